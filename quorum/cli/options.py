@@ -86,14 +86,16 @@ _GLOBALS = (
     click.option("-b", "--bootstrap-server", metavar="HOST:PORT,...", help="Brokers to ask; they ask the controllers."),
     click.option("-C", "--bootstrap-controller", metavar="HOST:PORT,...", help="Controllers to ask."),
     click.option("-o", "--output", type=click.Choice(OUTPUTS), help="Default: table."),
-    click.option("--cacert", type=_PEM, help="Speak TLS: who must have signed the controllers' certificates."),
-    click.option("--cert", type=_PEM, help="Speak TLS: the certificate to show."),
-    click.option("--key", type=_PEM, help="Speak TLS: its private key."),
+    click.option(
+        "--cacert", type=_PEM, help="Use TLS: file with the authority that must have signed the nodes' certificates."
+    ),
+    click.option("--cert", type=_PEM, help="Use TLS: file with your certificate."),
+    click.option("--key", type=_PEM, help="Use TLS: file with your certificate's private key."),
     click.option(
         "--local",
         is_flag=True,
         default=None,
-        help="See what the asked controller has applied, leader or not; maybe stale.",
+        help="Read from the asked controller's own image, leader or not; the image may be old.",
     ),
     click.option("--timeout", "timeout_s", type=Seconds(0.05, 3_600), metavar="SECONDS", help="Default: 10."),
 )

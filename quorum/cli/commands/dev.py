@@ -24,7 +24,7 @@ _DIRECTORY = click.option(
     "directory",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="Where the cluster lies.",
+    help="The cluster's directory.",
 )
 _SIGNALS = ("KILL", "TERM", "INT", "STOP", "CONT", "HUP", "USR1")
 _COLUMNS = (

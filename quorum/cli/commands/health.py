@@ -42,9 +42,11 @@ _GROWING: Final = re.compile(r" for [\d.]+ s(, as controller .*)?|[\d,]+ (?=reco
 
 
 @click.command()
-@click.option("--watch", is_flag=True, help="Go on looking; show the verdict whenever it, or a reason, has changed.")
 @click.option(
-    "--exit-when-healthy", is_flag=True, help="Look until the cluster is well, or until --timeout has passed."
+    "--watch", is_flag=True, help="Look again and again, and print each change of the verdict or its reasons."
+)
+@click.option(
+    "--exit-when-healthy", is_flag=True, help="Look until the cluster is healthy, or until --timeout has passed."
 )
 @command
 def health(options: Options, watch: bool, exit_when_healthy: bool) -> None:

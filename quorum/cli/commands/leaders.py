@@ -45,9 +45,9 @@ def leaders() -> None:
     show_default=True,
     help="preferred: the first assigned replica leads, if it is in sync and active.",
 )
-@click.option("--topic", help="Of this topic, all partitions or those that --partition names.")
+@click.option("--topic", help="The topic: all of its partitions, or the partitions of --partition.")
 @click.option("--partition", "partitions", type=click.IntRange(0, 2**31 - 1), multiple=True, metavar="N")
-@click.option("--all-topic-partitions", "everywhere", is_flag=True, help="Of all topics.")
+@click.option("--all-topic-partitions", "everywhere", is_flag=True, help="All partitions of all topics.")
 @command
 def elect(
     options: Options, election_type: str, topic: str | None, partitions: tuple[int, ...], everywhere: bool

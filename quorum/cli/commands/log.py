@@ -40,9 +40,9 @@ def log() -> None:
 
 @log.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-@click.option("--print-data", is_flag=True, help="The records too.")
-@click.option("--from-offset", type=click.IntRange(0), default=0, help="Leave out what lies below.")
-@click.option("--to-offset", type=click.IntRange(0), help="Leave out what lies at or beyond.")
+@click.option("--print-data", is_flag=True, help="Print the records too.")
+@click.option("--from-offset", type=click.IntRange(0), default=0, help="First offset to print.")
+@click.option("--to-offset", type=click.IntRange(0), help="Offset at which to stop.")
 @command
 def dump(options: Options, paths: tuple[Path, ...], print_data: bool, from_offset: int, to_offset: int | None) -> None:
     """Shows what is in segments and snapshots, without a running node.

@@ -39,19 +39,21 @@ _DIRECTORY = click.Path(path_type=Path)
 @click.command()
 @click.option(
     "--directory", "controllers", multiple=True, required=True, type=_DIRECTORY,
-    help="The data directory of a controller that is left. May be given more than once.",
+    help="Data directory of a controller that is left. May be given several times.",
 )  # fmt: skip
 @click.option(
     "--from-broker", "brokers", multiple=True, type=_DIRECTORY,
-    help="The data directory of a broker, which holds committed records only. May be given more than once.",
+    help="Data directory of a broker, which has committed records only. May be given several times.",
 )  # fmt: skip
-@click.option("--endpoint", metavar="HOST:PORT", help="Where the survivor will be reached, if not where the log says.")
+@click.option(
+    "--endpoint", metavar="HOST:PORT", help="Address of the survivor, if it differs from the address in the log."
+)
 @click.option("--dry-run", is_flag=True, help="Read and report; change nothing.")
-@click.option("--yes", is_flag=True, help="Do it: the lost controllers will never be started again.")
+@click.option("--yes", is_flag=True, help="Carry it out. The lost controllers must never be started again.")
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Do it although the end of a log is lost, as the report says, that had been durable.",
+    help="Carry out a recovery that loses durable records; the report names them.",
 )
 @command
 def recover(

@@ -34,8 +34,10 @@ def snapshot() -> None:
 
 
 @snapshot.command()
-@click.option("--reason", default="", help="Kept in the log, with the mark.")
-@click.option("--wait", is_flag=True, help="Until every voter that answers has written it; the others are named.")
+@click.option("--reason", default="", help="A remark, kept in the log with the mark.")
+@click.option(
+    "--wait", is_flag=True, help="Wait until every voter that answers has written its snapshot; name the other voters."
+)
 @command
 def create(options: Options, reason: str, wait: bool) -> None:
     """Makes every controller write a snapshot of the same offset.

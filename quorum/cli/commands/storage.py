@@ -40,7 +40,7 @@ def random_uuid(options: Options) -> None:
     "-c", "--config", "config_path", type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="The node's config file: its node.id, process.roles and metadata.log.dir are used.",
 )  # fmt: skip
-@click.option("--directory", type=click.Path(path_type=Path), help="Without a config file: what to format.")
+@click.option("--directory", type=click.Path(path_type=Path), help="Without a config file: the directory to format.")
 @click.option("--node-id", type=click.IntRange(min=0), help="Without a config file.")
 @click.option("--role", type=click.Choice(("controller", "broker")), help="Without a config file.")
 @click.option(
@@ -49,9 +49,9 @@ def random_uuid(options: Options) -> None:
 )  # fmt: skip
 @click.option(
     "--from", "source", metavar="HOST:PORT,...",
-    help="A running cluster: any of its controllers, which is asked for what the new node needs to join.",
+    help="A running cluster: addresses of its controllers. One of them tells what the new node needs to join.",
 )  # fmt: skip
-@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave a directory alone that is formatted already.")
+@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave a formatted directory as it is, without an error.")
 @command
 def format_(
     options: Options,
@@ -75,13 +75,15 @@ def format_(
     if config_path is not None:
         directory, node_id, role = _from_config(config_path, directory, node_id, role)
     if directory is None or node_id is None or role is None:
-        raise CliError("say what to format: --config FILE, or --directory, --node-id and --role", EXIT_USAGE)
+        raise CliError("name the directory to format: --config FILE, or --directory, --node-id and --role", EXIT_USAGE)
     if source is not None and initial_controllers is not None:
-        raise CliError("--initial-controllers is for a new cluster, --from for one that runs: not both", EXIT_USAGE)
+        raise CliError(
+            "--initial-controllers is for a new cluster, --from for a running cluster: give one of the two", EXIT_USAGE
+        )
     if source is None and cluster_id is None:
         raise CliError(
-            "of which cluster? --cluster-id ID for a new one (`quorumctl storage random-uuid` makes ids), --from HOST:PORT "
-            "of a controller for one that runs",
+            "name the cluster: --cluster-id ID for a new cluster (`quorumctl storage random-uuid` makes ids), or "
+            "--from HOST:PORT of a controller of a running cluster",
             EXIT_USAGE,
         )
     cluster = None if source is None else _running_cluster(options, source, cluster_id)
@@ -129,9 +131,9 @@ def _running_cluster(options: Options, source: str, cluster_id: str | None) -> R
     try:
         voters = Voters(tuple(from_voter(each) for each in answer.bootstrap_voters))
     except BadMessage as e:
-        raise CliError(f"{source} answered nonsense: {e}") from e
+        raise CliError(f"{source} sent an answer that cannot be used: {e}") from e
     if not voters.voters or answer.generation < 1:
-        raise CliError(f"{source} does not say how its cluster began: its release is too old to be joined so")
+        raise CliError(f"{source} does not name the first voters of its cluster: its release is too old for --from")
     now = tuple(f"{each.node_id}@{endpoint_text(each.endpoint)}" for each in answer.voters if each.HasField("endpoint"))
     return RunningCluster(answer.cluster_id, answer.generation, voters, now)
 

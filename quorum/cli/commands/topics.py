@@ -66,7 +66,7 @@ def list_(options: Options) -> None:
     help="Default: the controllers' default.replication.factor.",
 )
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE")
-@click.option("--if-not-exists", is_flag=True, help="A topic that exists is no error.")
+@click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
 @click.option("--dry-run", is_flag=True, help="Check everything, and create nothing.")
 @command
 def create(
@@ -139,12 +139,14 @@ def describe(options: Options, names: tuple[str, ...]) -> None:
 @click.option(
     "--partitions",
     type=click.IntRange(1, INT32_MAX),
-    help="For topics that don't say it themselves. Default: num.partitions.",
+    help="Number of partitions for topics without partitions in the file. Default: num.partitions.",
 )
 @click.option(
-    "--replication-factor", type=click.IntRange(1, INT32_MAX), help="For topics that don't say it themselves."
+    "--replication-factor",
+    type=click.IntRange(1, INT32_MAX),
+    help="Number of replicas for topics without replication_factor in the file.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the changes, and do nothing.")
 @command
 def apply(options: Options, file: Path, partitions: int | None, replication_factor: int | None, dry_run: bool) -> None:
     """Makes the topics be what FILE says.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LISTENER: Final = "CONTROLLER"
 _POLL_S: Final = 0.05
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Print the change, and do nothing.")
 
 
 class NewVoter(NamedTuple):
@@ -49,9 +49,15 @@ class NewVoter(NamedTuple):
     "from its directory.",
 )  # fmt: skip
 @click.option("--node-id", type=click.IntRange(min=0), help="Without a config file.")
-@click.option("--endpoint", metavar="HOST:PORT", help="Without a config file: where the other controllers reach it.")
 @click.option(
-    "--directory-id", metavar="ID", help="Without a config file; by default that of the observer of this node id."
+    "--endpoint",
+    metavar="HOST:PORT",
+    help="Without a config file: the new controller's address for the other controllers.",
+)
+@click.option(
+    "--directory-id",
+    metavar="ID",
+    help="Without a config file. Default: the directory id of the observer with this node id.",
 )
 @_DRY_RUN
 @command
@@ -69,7 +75,7 @@ def add_voter(
             raise CliError("either --config, or --node-id and --endpoint", EXIT_USAGE)
         new = _from_config(config_path)
     elif node_id is None or endpoint is None:
-        raise CliError("say who is to vote: --config FILE, or --node-id ID --endpoint HOST:PORT", EXIT_USAGE)
+        raise CliError("name the new voter: --config FILE, or --node-id ID --endpoint HOST:PORT", EXIT_USAGE)
     else:
         new = _from_words(node_id, endpoint, directory_id)
     document = ask(options, lambda client: _add(client, new, dry_run))
@@ -99,8 +105,8 @@ async def _add(client: AdminClient, new: NewVoter, dry_run: bool) -> dict[str, A
 
 
 @click.command("remove-voter")
-@click.option("--node-id", required=True, type=click.IntRange(min=0), help="Whose vote is taken away.")
-@click.option("--directory-id", metavar="ID", help="By default that of the voter of this node id.")
+@click.option("--node-id", required=True, type=click.IntRange(min=0), help="The voter to remove.")
+@click.option("--directory-id", metavar="ID", help="Default: the directory id of the voter with this node id.")
 @_DRY_RUN
 @command
 def remove_voter(options: Options, node_id: int, directory_id: str | None, dry_run: bool) -> None:
@@ -120,7 +126,7 @@ def remove_voter(options: Options, node_id: int, directory_id: str | None, dry_r
 
 
 @click.command("transfer-leader")
-@click.option("--to", "target_id", type=click.IntRange(min=0), help="By default the voter that has come furthest.")
+@click.option("--to", "target_id", type=click.IntRange(min=0), help="Default: the voter with the longest log.")
 @command
 def transfer_leader(options: Options, target_id: int | None) -> None:
     """Asks the leader to hand its leadership over, and waits for the next leader."""
@@ -159,15 +165,15 @@ async def _new_leader(
             return answer
         if asyncio.get_running_loop().time() > deadline_s:
             raise CliError(
-                f"the leader of epoch {before.epoch} was asked to hand over, and after {client.timeout_s:g} s no other one "
-                "is known. `quorumctl quorum status` shows when there is",
+                f"the leader of epoch {before.epoch} was asked to hand over, and after {client.timeout_s:g} s no other leader "
+                "is known. `quorumctl quorum status` shows the next leader",
                 EXIT_TIMEOUT,
             )
         await asyncio.sleep(_POLL_S)
 
 
 @click.command("can-restart")
-@click.option("--node-id", required=True, type=click.IntRange(min=0), help="The controller that is to be restarted.")
+@click.option("--node-id", required=True, type=click.IntRange(min=0), help="The controller to restart.")
 @command
 def can_restart(options: Options, node_id: int) -> None:
     """Checks that a majority of caught-up voters remains without this controller. Exit code 10: wait."""

@@ -130,7 +130,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) ->
         ((*common, "-I", CONTROLLERS), "controller 7 is not among the initial controllers (1, 2)"),
         ((*common, "-I", "7@nowhere"), "id@host:port:directory-id"),
         ((*common, "-I", f"7@h:1:{DIRECTORY_ID},7@h:2:{DIRECTORY_ID}"), "controller 7 is named twice"),
-        (("storage", "format", "-t", CLUSTER_ID), "say what to format"),
+        (("storage", "format", "-t", CLUSTER_ID), "name the directory to format"),
         ((*common[:3], "two words", *common[4:], "-I", f"7@h:1:{DIRECTORY_ID}"), "no cluster id"),
     ):
         result = run(*arguments)

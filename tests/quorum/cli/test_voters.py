@@ -77,8 +77,8 @@ async def test_a_voter_is_added_by_its_config_file(run: Run, node: FakeNode, tmp
 async def test_who_is_to_vote_must_be_said_and_must_be_there(run: Run, node: FakeNode) -> None:
     """A mistake is told before anything is asked of the quorum."""
     for words, exit_code, text in (
-        ((), 2, "say who is to vote"),
-        (("--node-id", 9), 2, "say who is to vote"),
+        ((), 2, "name the new voter"),
+        (("--node-id", 9), 2, "name the new voter"),
         (("--node-id", 9, "--endpoint", "c9"), 2, "host:port expected"),
         (("--node-id", 9, "--endpoint", "c9:1", "--directory-id", "short"), 2, "not an id"),
         (("--node-id", 5, "--endpoint", "c5:9001"), 3, "is no observer (there are: 9). Start it first"),
@@ -122,7 +122,7 @@ async def test_an_election_that_does_not_come_is_told(run: Run) -> None:
     """Exit code 5, and what to look at."""
     timed_out = await run("quorum", "transfer-leader", "--timeout", "0.3")
     assert timed_out.exit_code == 5
-    assert "no other one is known" in timed_out.stderr
+    assert "no other leader is known" in timed_out.stderr
 
 
 async def test_whether_a_controller_can_be_restarted(run: Run) -> None:
@@ -162,7 +162,7 @@ async def test_a_node_is_not_formatted_for_the_wrong_cluster(run: Run, node: Fak
     both = await run(*base, "--from", node.target, "-I", "1@c1:9001:AAAAAAAAAAAAAAAAAAAAAg")
     assert both.exit_code == 2
     neither = await run(*base)
-    assert neither.exit_code == 2 and "of which cluster?" in neither.stderr
+    assert neither.exit_code == 2 and "name the cluster" in neither.stderr
     nobody = await quorumctl(*base, "--from", "127.0.0.1:1")
     assert nobody.exit_code == 5
     assert not (tmp_path / "x").exists()
