@@ -22,6 +22,7 @@ from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import ReadView
 from quorum.wire.convert import convert_admin as convert
 from quorum.wire.convert import convert_membership as membership
+from quorum.wire.convert import convert_reads as reads
 from quorum.wire.convert import pages
 from quorum.wire.snapshot_hashes import SnapshotHashes
 
@@ -98,7 +99,7 @@ def request_type(row: Row) -> Any:
 
 def _list_topics(request: admin_pb2.ListTopicsRequest, view: ReadView) -> admin_pb2.ListTopicsResponse:
     page = views.list_topics(view.image, pages.name_after(request.page_token), pages.page_size(request.page_size))
-    return convert.to_list_topics_response(page, view.as_of_offset)
+    return reads.to_list_topics_response(page, view.as_of_offset)
 
 
 def _describe_topics(request: admin_pb2.DescribeTopicsRequest, view: ReadView) -> admin_pb2.DescribeTopicsResponse:
@@ -109,7 +110,7 @@ def _describe_topics(request: admin_pb2.DescribeTopicsRequest, view: ReadView) -
     if place is None and first and names:
         place = views.TopicPlace(names[0], first)
     page = views.describe_topics(view.image, names, place, pages.page_size(request.page_size))
-    return convert.to_describe_topics_response(page, view.as_of_offset)
+    return reads.to_describe_topics_response(page, view.as_of_offset)
 
 
 def _describe_configs(request: admin_pb2.DescribeConfigsRequest, view: ReadView) -> admin_pb2.DescribeConfigsResponse:
@@ -120,7 +121,7 @@ def _describe_configs(request: admin_pb2.DescribeConfigsRequest, view: ReadView)
     asked = request.resources[begin:end]
     described = [views.describe_configs(view.image, each.resource_type, each.name) for each in asked]
     token = pages.number_token(end) if end < len(request.resources) else b""
-    return convert.to_describe_configs_response(described, token, view.as_of_offset)
+    return reads.to_describe_configs_response(described, token, view.as_of_offset)
 
 
 def _count_partitions(request: admin_pb2.ListBrokersRequest, view: ReadView) -> views.PartitionCounts:
@@ -131,7 +132,7 @@ def _count_partitions(request: admin_pb2.ListBrokersRequest, view: ReadView) -> 
 def _list_brokers(request: admin_pb2.ListBrokersRequest, view: ReadView, counts: Any) -> admin_pb2.ListBrokersResponse:
     after, limit = _brokers_wanted(request)
     page = views.list_brokers(view.image, view.controller, counts, after=after, limit=limit)
-    return convert.to_list_brokers_response(page, view.as_of_offset, view.now_ms)
+    return reads.to_list_brokers_response(page, view.as_of_offset, view.now_ms)
 
 
 def _brokers_wanted(request: admin_pb2.ListBrokersRequest) -> tuple[int, int]:
@@ -142,7 +143,7 @@ def _brokers_wanted(request: admin_pb2.ListBrokersRequest) -> tuple[int, int]:
 
 
 async def _describe_quorum(controller: Controller, _: Any, __: int) -> admin_pb2.DescribeQuorumResponse:
-    return convert.to_describe_quorum_response(controller.node.status())
+    return reads.to_describe_quorum_response(controller.node.status())
 
 
 async def _can_restart(
@@ -155,7 +156,7 @@ async def _can_restart(
 async def _list_snapshots(controller: Controller, _: Any, __: int) -> admin_pb2.ListSnapshotsResponse:
     listed = controller.node.list_snapshots()
     hashes = [await controller.hashes.hash_of(info) for info in listed]
-    return convert.to_list_snapshots_response(controller.node_id, zip(listed, hashes, strict=True))
+    return reads.to_list_snapshots_response(controller.node_id, zip(listed, hashes, strict=True))
 
 
 # --- goals ---------------------------------------------------------------------------------------------------------------
@@ -200,7 +201,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Counted(
         "DescribePartitionHealth",
         lambda request, view: partition_health(view.image, pages.page_size(request.limit, "limit")),
-        lambda _, view, found: convert.to_partition_health_response(found, view.as_of_offset),
+        lambda _, view, found: reads.to_partition_health_response(found, view.as_of_offset),
     ),
     Asked("DescribeQuorum", _describe_quorum),
     Asked("CanRestart", _can_restart),

@@ -37,7 +37,7 @@ async def test_an_observer_becomes_a_voter(run: Run, node: FakeNode) -> None:
     assert (dry.exit_code, node.asked) == (0, [])
     assert dry.stdout == f"Would add voter 9 ({uuid_text(OBSERVER)}) at c9:9001: {{1,2}} -> {{1,2,9}}.\n"
     done = await run(*words)
-    assert done.stdout.startswith("Added voter 9") and done.stdout.endswith("as of offset 42.\n")
+    assert done.stdout.startswith("Added voter 9") and done.stdout.endswith("as of offset 43.\n")
     (request,) = node.asked
     assert isinstance(request, AddVoterRequest)
     assert request.voter == Voter(9, OBSERVER, (Endpoint("CONTROLLER", "c9", 9001),))
