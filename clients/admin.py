@@ -105,10 +105,20 @@ class AdminClient(Calls):
                     topic.partitions.extend(part.partitions)
                     continue
                 if topic is not None and topic.name != part.name:
-                    yield topic
+                    yield await self._whole(topic)
                 topic = part
         if topic is not None:
-            yield topic
+            yield await self._whole(topic)
+
+    async def _whole(self, topic: admin_pb2.TopicDescription) -> admin_pb2.TopicDescription:
+        """Adds the partitions that a controller of release 0.1.0, which has no page tokens, has left out."""
+        while not topic.error.code and len(topic.partitions) < topic.partition_count:
+            request = admin_pb2.DescribeTopicsRequest(names=[topic.name], first_partition=len(topic.partitions))
+            (rest,) = (await self.call(request, admin_pb2.DescribeTopicsResponse)).topics
+            if not rest.partitions or rest.topic_id != topic.topic_id:
+                break
+            topic.partitions.extend(rest.partitions)
+        return topic
 
     async def describe_topic(self, name: str) -> admin_pb2.TopicDescription:
         """Describes one topic with all of its partitions, or raises the topic's error."""

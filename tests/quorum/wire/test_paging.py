@@ -119,7 +119,7 @@ async def test_a_client_of_0_1_0_finds_the_next_page(channel: grpc.aio.Channel, 
 
 
 async def test_a_page_of_0_1_0_has_a_next_one(client: AdminClient, node: FakeNode) -> None:
-    """Such a controller sends no token, and takes the last name for one."""
+    """Such a controller sends no token. It takes the last name for one, and the number of the next partition."""
     for name in NAMES:
         node.cluster.create(name, 1, 3)
     call = client.call
@@ -131,3 +131,6 @@ async def test_a_page_of_0_1_0_has_a_next_one(client: AdminClient, node: FakeNod
 
     client.call = without_token  # type: ignore[method-assign,assignment]
     assert [each.name async for each in client.topics(2)] == list(NAMES)
+    node.cluster.create("large", 5, 3)
+    (large,) = [each async for each in client.described_topics(["large"], 2)]
+    assert [each.partition for each in large.partitions] == [0, 1, 2, 3, 4]
