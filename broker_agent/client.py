@@ -33,6 +33,9 @@ from service_kit.rpc.dial import Reach, WrongServer, is_wrong_server
 SNAPSHOT_BYTES_MAX = 64 << 30
 """Maximum size of a snapshot; a controller that reports a larger one is not believed."""
 
+UNDECODABLE = "sent an answer that cannot be decoded"
+"""The reason for a failed call with None as its answer: gRPC gives None for bytes that are no message."""
+
 
 class SnapshotUnavailable(Exception):
     """The download failed; a later fetch answer starts another download."""
@@ -118,6 +121,9 @@ class ControllerClient:
         except grpc.aio.AioRpcError as e:
             self._report(RegisterFailed(number, _transport_code(e), self._describe(e)))
             return
+        if response is None:
+            self._report(RegisterFailed(number, ErrorCode.BROKER_NOT_AVAILABLE, f"{self.target} {UNDECODABLE}"))
+            return
         code = ErrorCode.of(response.error.code)
         if code is ErrorCode.NONE:
             self._report(Registered(number, response.broker_epoch))
@@ -139,6 +145,8 @@ class ControllerClient:
             raise CallFailed(f"{self.target}: {e}") from e
         except grpc.aio.AioRpcError as e:
             raise CallFailed(self._describe(e)) from e
+        if response is None:
+            raise CallFailed(f"{self.target} {UNDECODABLE}")
         code = ErrorCode.of(response.error.code)
         if code is not ErrorCode.NONE:
             raise CallFailed(f"{self.target}: {code.name}: {response.error.message}")

@@ -18,7 +18,15 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 import grpc
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
-from clients.errors import AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered, error_of_call
+from clients.errors import (
+    AdminError,
+    MayHaveHappened,
+    NoLeader,
+    NotReached,
+    Unanswered,
+    error_of_call,
+    error_of_garbage,
+)
 from metadata_log.format.errors import ErrorCode
 from service_kit.rpc.api_methods import ADMIN, Kind, changes_nothing
 from service_kit.rpc.dial import was_never_sent
@@ -214,6 +222,8 @@ class Calls:
                 raise AdminError.of_refusal(refusal, target, is_read=is_read) from e
             sent, size = not was_never_sent(e), request.ByteSize()
             raise error_of_call(target, e, sent=sent, size=size, is_read=is_read) from e
+        if response is None:
+            raise error_of_garbage(target, is_read=is_read)
         refusal = Refusal.in_answer(response)
         if refusal is not None:
             raise AdminError.of_refusal(refusal, target, is_read=is_read)

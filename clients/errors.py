@@ -115,6 +115,12 @@ def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int
             return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target}: {name}: {_short(details)}")
 
 
+def error_of_garbage(target: str, *, is_read: bool) -> AdminError:
+    """Returns the error of a call whose answer is no message of its method. gRPC gives None in place of such an answer."""
+    text = "sent an answer that cannot be decoded; is it a node of metaquorum?"
+    return _missing(is_read)(ErrorCode.REQUEST_TIMED_OUT, f"{target} {text}")
+
+
 _MEANINGS: Final = (
     ("errors resolving", "its name cannot be resolved"),
     ("DNS resolution failed", "its name cannot be resolved"),

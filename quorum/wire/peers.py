@@ -232,6 +232,8 @@ class _Peer:
         if isinstance(request, BeginQuorumEpochRequest) and mine is not None:
             message.endpoint.CopyFrom(parts.to_endpoint(mine))
         answer = await getattr(self.stub, call.method)(message, timeout=timeout_s)
+        if answer is None:  # gRPC gives None for bytes that are no message
+            raise BadMessage(f"it is no answer to {call.method}")
         self.heard(answer.standing)
         return call.from_response(answer)
 

@@ -134,6 +134,8 @@ class Forwarder:
         except _Stopped:
             text = f"{target} has not answered, and this node is shutting down"
             raise NoAnswer(text, never_sent=False, is_read=is_read) from None
+        if answer is None:  # gRPC gives None for bytes that are no message
+            raise NoAnswer(f"{target} sent an answer that cannot be decoded", never_sent=False, is_read=is_read)
         refusal = Refusal.in_answer(answer)
         if refusal is not None:
             raise refusal
