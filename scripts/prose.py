@@ -50,6 +50,7 @@ GROUPS = {
     "STYLE, CONTRIBUTING, CHANGELOG": ("STYLE.md", "CONTRIBUTING.md", "CHANGELOG.md"),
     "docs": ("docs/*.md",),
     "deploy/runbook": ("deploy/runbook.md",),
+    "spec/README": ("spec/README.md",),
     "proto": ("proto/**/*.proto",),
 }
 GENERATED = {f"docs/{name}.md" for name in ("transitions", "metrics", "configuration", "cli", "api")}

@@ -42,7 +42,7 @@ RUNS = (
         "elections, replication, a crash with or without the unflushed tail",
         (*ELECTIONS, "UnflushedIsLost", "CommittedByOthers"),
     ),
-    Run("Terms", "Quorum", "four terms, and what an older one left", (*ELECTIONS, "OlderOnMajority")),
+    Run("Terms", "Quorum", "four terms, and the records of an older term", (*ELECTIONS, "OlderOnMajority")),
     Run(
         "Reads", "Quorum", "linearizable reads", (*ELECTIONS, "ReadIsAnswered", "OldLeaderIsAsked", "OldFetchIsFlying")
     ),
@@ -59,14 +59,14 @@ RUNS = (
     Run(
         "Recovery",
         "Quorum",
-        "another generation, the old one still running; a broker",
+        "a new generation beside the old one; a broker",
         (*ELECTIONS, "TwoGenerationsCommit", "CommittedIsGivenUp", "BrokerGoesOver", "BrokerStaysBehind"),
     ),
-    Run("Suspicion", "Suspicion", "a healthy leader is left alone", ("CutOffAsksHealthy", "FollowerRestarts")),
+    Run("Suspicion", "Suspicion", "a healthy leader stays in office", ("CutOffAsksHealthy", "FollowerRestarts")),
     Run(
         "Raised",
         "Suspicion",
-        "... also by those who stood above its epoch, and where a leader was succeeded",
+        "the same, with nodes above its epoch, and after a succession",
         (
             *("CutOffAsksHealthy", "FollowerRestarts", "LeaderIsSuspected", "SuspectIsSucceeded"),
             *("LateCandidate", "RaisedIsLetBack", "HealthyAgain"),
@@ -77,9 +77,9 @@ RUNS = (
     Run("Mistake_ReadUnconfirmed", "Mistakes", "a read without a round", (), "ReadsAreFresh"),
     Run("Mistake_OldFetchProves", "Mistakes", "a fetch sent before the question confirms it", (), "ReadsAreFresh"),
     Run("Mistake_LostTailForgotten", "Mistakes", "a lost tail is forgotten", (), "LeaderCompleteness"),
-    Run("Mistake_OldNoteBelieved", "Mistakes", "... or an old note is believed", (), "LeaderCompleteness"),
-    Run("Mistake_SameEpochIsWhole", "Mistakes", "... at a record of the same epoch", (), "LeaderCompleteness"),
-    Run("Mistake_GenerationIgnored", "Mistakes", "another generation is heard", (), "WatermarkIsTrue"),
+    Run("Mistake_OldNoteBelieved", "Mistakes", "a lost tail counts again at an old note", (), "LeaderCompleteness"),
+    Run("Mistake_SameEpochIsWhole", "Mistakes", "a lost tail counts again in the same epoch", (), "LeaderCompleteness"),
+    Run("Mistake_GenerationIgnored", "Mistakes", "messages of another generation are accepted", (), "WatermarkIsTrue"),
     Run("Mistake_RestartedAgrees", "Suspicion", "a restarted node agrees at once", (), "HealthyLeaderStays"),
 )
 
