@@ -257,7 +257,7 @@ def _doubt(request: Any, response: Any) -> AdminError | None:
     if not request.context.request_id or getattr(request, "validate_only", False) or not hasattr(response, "results"):
         return None
     if not response.results:
-        text = f"it was done below offset {response.offset}; which parts of it were refused is not remembered"
+        text = f"the change was made below offset {response.offset}; the controllers have forgotten the result of each part"
         return AdminError(ErrorCode.REQUEST_TIMED_OUT, text)
     errors = [result.error for result in response.results]
     return AdminError.of(errors[0]) if all(error.code for error in errors) else None

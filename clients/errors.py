@@ -86,9 +86,9 @@ def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int
     """
     code, details, missing = e.code(), e.details() or "", _missing(is_read)
     match code:
-        # One status has three meanings, and only the text tells them apart.
+        # One status has three meanings, and only the texts differ.
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "CLIENT: " in details:
-            text = "its answer is larger than a client takes at once: ask for less, or for less at a time"
+            text = "its answer is larger than a client accepts: ask for fewer items at a time"
             return missing(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{target}: {text} ({details})")
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "limit exceeded" in details:
             return NotReached(ErrorCode.BROKER_NOT_AVAILABLE, f"{target} has too many calls to answer: {details}")
@@ -108,7 +108,9 @@ def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target} did not answer in time")
         case grpc.StatusCode.UNKNOWN:
-            text = "the server made a mistake with this request, and its log says more; it is not repeated"
+            text = (
+                "the server failed on this request, and its log has the reason; the client does not repeat the request"
+            )
             return missing(ErrorCode.UNKNOWN_SERVER_ERROR, f"{target}: {text} ({_short(details)})")
         case _:
             name = getattr(code, "name", str(code))

@@ -40,7 +40,7 @@ _CONFLICT: Final = frozenset(
     )
 )
 _NO_ANSWER: Final = frozenset((ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT))
-"""A broker was asked with -b, and has reached no controller: it is no other outcome than reaching none with -C."""
+"""The codes of a broker (-b) that has reached no controller: the same outcome as with -C, when no controller is reached."""
 
 
 class CliError(click.ClickException):
@@ -79,7 +79,7 @@ def of_admin_error(e: AdminError) -> CliError:
     if isinstance(e, MayHaveHappened):
         return CliError(f"{e.message}. The change may have been made: look before you repeat it", EXIT_TIMEOUT)
     if isinstance(e, Unanswered):
-        return CliError(f"{e.message}. It was only asked, and nothing was changed: ask again", EXIT_TIMEOUT)
+        return CliError(f"{e.message}. The request was a read, and nothing was changed: ask again", EXIT_TIMEOUT)
     if e.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
         return CliError(f"{e.message}. Check the addresses after -C or -b", EXIT_REFUSED)
     return CliError(f"{e.code.name}: {e.message}", exit_code_of(e.code))
