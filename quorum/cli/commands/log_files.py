@@ -1,7 +1,6 @@
 """Reads the files of a data directory for people: segments and snapshots, of a stopped or a running node, whole or damaged.
 
-Reads only, and stops for nothing: where no intact batch begins, that is a row too, and reading goes on at the next place
-where one does.
+The reader changes nothing, and does not stop at damage: damage is a row too, and reading goes on at the next intact batch.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from snapshots.format import FIRST_CHAIN
 
 _WINDOW_BYTES: Final = 4 << 20
 _BATCH_BEGINNINGS: Final = (b"\x01\x00\x00\x00", b"\x01\x01\x00\x00")
-"""Format version, flags, reserved: what to look for beyond a damage."""
+"""Format version, flags and reserved bytes: the reader looks for them behind damage."""
 
 Row = dict[str, Any]
 

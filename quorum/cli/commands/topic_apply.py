@@ -1,9 +1,12 @@
 """Compares a file of topics with the cluster, and makes the changes in batches.
 
 The plan is the difference between the file and the cluster, so applying twice does nothing the second time, and an apply
-that was cut off is finished by running it again. Some differences cannot be closed: partitions never become fewer (the
-records of the removed ones would be lost), and the number of replicas is changed by a reassignment, not by a file. Then
-nothing is done at all.
+that was cut off is finished by running it again. A file cannot remove partitions (their records would be lost), and cannot change
+the number of replicas (a reassignment does that). If the file asks for one of these, nothing is done:
+
+    1. The file says orders has 6 partitions and payments has 3. The cluster has orders with 3 and payments with 4.
+    2. Payments would lose a partition, so the command refuses the file, and orders stays at 3.
+    3. The operator sets payments to 4 in the file. The next run gives orders 6 partitions.
 """
 
 from __future__ import annotations
@@ -29,11 +32,11 @@ BATCH_PARTITIONS: Final = 2_000
 
 
 class Impossible(Exception):
-    """The cluster cannot be made what the file says; nothing was done."""
+    """The cluster cannot be changed to match the file. The message says what was done."""
 
 
 class WantedTopic(NamedTuple):
-    """One topic as the file has it. None: what the cluster has, or its default."""
+    """One topic of the file. None: the file does not say it; the cluster's value or default holds."""
 
     name: str
     partitions: int | None
@@ -84,10 +87,10 @@ def _shown(value: str | None) -> str:
 
 
 def read_wanted(path: Path, partitions: int | None, replication_factor: int | None) -> list[WantedTopic]:
-    """The topics that the file names; the two numbers are for topics that don't say them.
+    """Returns the topics of the file. `partitions` and `replication_factor` are for topics without these in the file.
 
     Raises:
-        ValueError: what is wrong with the file, and where.
+        ValueError: the file has a mistake; the message names the place.
     """
     with path.open("rb") as file:
         data = file.read(FILE_BYTES_MAX + 1)
@@ -152,7 +155,7 @@ async def make_plan(client: AdminClient, wanted: Sequence[WantedTopic]) -> Plan:
     """The difference between the file and the cluster.
 
     Raises:
-        Impossible: naming every topic that cannot be made what it should be.
+        Impossible: the cluster cannot be changed to match the file; the message names every difference.
     """
     there = {topic.name: topic async for topic in client.topics()}
     configs = await _configs(client, [topic.name for topic in wanted if topic.name in there])
@@ -203,15 +206,15 @@ async def _configs(client: AdminClient, names: Sequence[str]) -> dict[str, dict[
     return configs
 
 
-# --- the doing -------------------------------------------------------------------------------------------------------
+# --- the changes -----------------------------------------------------------------------------------------------------
 
 
 async def apply_plan(client: AdminClient, plan: Plan) -> None:
-    """Does it, in batches.
+    """Makes the changes of the plan, in batches.
 
     Raises:
-        Impossible: the cluster refused a part; what came before it is done, and running again goes on from there.
-        AdminError: the same, for a request as a whole.
+        Impossible: the cluster refused some changes. The changes before them were made, and another run makes the others.
+        AdminError: the cluster refused a whole request. The same holds.
     """
     for creating in batched(plan.create, lambda topic: topic.partitions or 1, BATCH_PARTITIONS, BATCH_TOPICS):
         created = await client.create_topics([_new_topic(topic) for topic in creating])
@@ -246,7 +249,7 @@ def _alteration(name: str, keys: Mapping[str, tuple[str | None, str]]) -> admin_
 
 
 def _check(results: Iterable[tuple[str, Any]]) -> None:
-    """A topic that somebody else has created meanwhile is a difference that the next run looks at."""
+    """Raises Impossible for refused changes. For example, another client has created the topic meanwhile."""
     refused = [f"{name}: {error.message}" for name, error in results if error.code]
     if refused:
         raise Impossible(f"the cluster refused {len(refused)} of the changes: {_few(refused)}. Run it again to go on")
@@ -259,7 +262,7 @@ def _few(texts: Sequence[str]) -> str:
 
 
 def batched(items: Iterable[T], weight: Any, weight_max: int, count_max: int) -> Iterator[list[T]]:
-    """Runs of `items`, none heavier than `weight_max` (unless a single one is) nor longer than `count_max`."""
+    """Cuts `items` into batches of at most `count_max` items and `weight_max` together; a heavier item is a batch of its own."""
     batch: list[T] = []
     total = 0
     for item in items:

@@ -149,9 +149,9 @@ def describe(options: Options, names: tuple[str, ...]) -> None:
 @click.option("--dry-run", is_flag=True, help="Print the changes, and do nothing.")
 @command
 def apply(options: Options, file: Path, partitions: int | None, replication_factor: int | None, dry_run: bool) -> None:
-    """Makes the topics be what FILE says.
+    """Changes the topics to match FILE.
 
-    It creates topics, adds partitions and alters configs, and never deletes a topic.
+    The command creates topics, adds partitions and alters configs, and never deletes a topic.
 
     FILE is JSON or YAML: {"topics": [{"topic": NAME, "partitions": N, "replication_factor": N, "configs": {...}}, ...]}.
     A config key that FILE does not name stays as it is.
@@ -211,9 +211,9 @@ def _listing(topic: admin_pb2.TopicListing) -> dict[str, Any]:
 
 
 def _finish(options: Options, response: Any, done: str, tolerated: dict[str, str]) -> None:
-    """Prints what became of each topic; the exit code is that of the first one that failed.
+    """Prints the result of each topic. The exit code is the exit code of the first failed topic.
 
-    `tolerated`: errors that are none here, and the word for each.
+    `tolerated`: errors that do not count as failures here, and the word for each error.
     """
     from metaquorum import AdminError
 
