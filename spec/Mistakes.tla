@@ -1,24 +1,24 @@
 ------------------------------ MODULE Mistakes ------------------------------
-(* What must be found: each of these put in the place of the right rule (see *)
-(* the .cfg files) breaks a law within the bounds that Quorum is checked in. *)
-(* So that it is found soon, what the shortest way there does not need is    *)
-(* left out (Never).                                                         *)
+(*
+Mistakes that the checker must find: each of them, in the place of the right rule (see the .cfg files), breaks a law within the bounds of
+Quorum.  The .cfg files leave out steps that the shortest path to the mistake does not need (Never).
+*)
 EXTENDS Quorum
 
-\* A node that has lost what it had acknowledged goes on as if nothing were.
+\* A node that lost acknowledged records continues as if nothing was lost.
 NothingIsLost(s, note) == Nil
-\* ... or takes an old note for all that it had, whatever its leader says.
+\* A node that lost its tail believes an old note, and not its leader, about the size of the loss.
 BoundedByTheNote(f, n) == IF IsWhole(f) THEN lost[f] ELSE [lost[f] EXCEPT !.bounded = TRUE]
-\* ... or takes a record of the epoch in which it lost its tail for one of a later leader.
+\* A node that lost its tail takes a record of the epoch of the loss for a record of a later leader.
 IsOfThatEpoch(s) == IsCommittedAgain(s) \/ LastEpoch(SubSeq(log[s], 1, flushed[s])) >= lost[s].epoch
-\* The leader counts what it has written, not what is durable.
+\* The leader counts its written records, not its durable ones.
 WrittenEnd(s) == Len(log[s])
-\* Whatever stands on a majority is called committed, whatever epoch it is of.
+\* A record on the disks of a majority is committed, whatever its epoch.
 AnyEpoch(s, n) == TRUE
-\* A read is answered without asking whether this node still leads.
+\* A leader answers a read without a proof that it still leads.
 Unasked(s) == TRUE
-\* Any fetch that comes in after the question confirms it, also one that was sent before.
+\* Any fetch that arrives after the question confirms the leader, also a fetch that was sent before.
 AnyFetchProves(t, s) == TRUE
-\* A message of another generation is taken for one's own.
+\* A node accepts messages of another generation.
 Anybodys(g, s) == TRUE
 =============================================================================

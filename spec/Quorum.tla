@@ -1,62 +1,53 @@
 ------------------------------- MODULE Quorum -------------------------------
-(***************************************************************************)
-(* The quorum of controllers: elections, replication by fetching, commits,  *)
-(* linearizable reads, lost log tails, and recovery after a majority is     *)
-(* gone.  What is checked is safety: whatever is lost, late, repeated or    *)
-(* out of order, and whoever crashes when, what was promised stays true.    *)
-(*                                                                          *)
-(* How the code is simplified, and why nothing is missed by it.             *)
-(*  - Anyone may stand for election at any time.  Timers, pre-votes, the    *)
-(*    suspicion of a leader whose process is gone, the order of succession  *)
-(*    and the transfer of leadership only say who stands when; safety must  *)
-(*    not depend on it.  (That they do not disturb a healthy leader is      *)
-(*    another module's matter: Suspicion.)                                  *)
-(*  - A leader that resigns is one that does nothing more.                  *)
-(*  - There is no network.  A message has its effect on its receiver in the *)
-(*    step in which it was sent, or never; what is late is what the         *)
-(*    receiver makes of it.  A vote, an acknowledgement, a watermark only   *)
-(*    add to what a node knows, and a node is not bound to use what it      *)
-(*    knows: a vote or an acknowledgement that comes late is one that is    *)
-(*    used late, if whom it was meant for is still in office; if not, it is *)
-(*    worth nothing.  The answer to a fetch finds the follower as it was    *)
-(*    when it asked, or is refused.  Where that does not hold, lateness is  *)
-(*    modelled: `top' is an epoch that was spoken of, and may be heard of   *)
-(*    whenever; `flying' is a fetch whose read token may prove something to *)
-(*    a leader that has meanwhile been asked.                               *)
-(*  - A record is its epoch: one leader writes all records of an epoch, so  *)
-(*    (offset, epoch) names a record, and a prefix stands for its chain.    *)
-(*  - A read token is the number of the newest read round that a reply      *)
-(*    knows of, instead of a count of replies.                              *)
-(***************************************************************************)
+(*
+The quorum of controllers: elections, replication by fetching, commits, linearizable reads, lost log tails, and recovery after the loss
+of a majority.  The laws are about safety: messages may be lost, late, repeated or out of order, and any node may crash at any time;
+every promise stays true.
+
+How the model is simpler than the code, and why it misses nothing:
+ - Any node may stand for election at any time.  Timers, pre-votes, the suspicion of a leader whose process is gone, the order of
+   succession and the transfer of leadership only decide which node stands when.  Safety must not depend on them.  (Another module,
+   Suspicion, shows that they do not disturb a healthy leader.)
+ - A leader that resigned does nothing more.
+ - The model has no network.  A message takes effect at its receiver in the step in which it was sent, or never.  A vote, an
+   acknowledgement and a watermark only add to the knowledge of a node, and a node need not use its knowledge: a late vote or
+   acknowledgement is one that is used late, if its receiver is still in office, and is worthless if not.  The answer to a fetch finds
+   the follower as it was when it asked, or is refused.  Two kinds of lateness are modelled, because this argument does not cover
+   them: `top' is an epoch that some message named, and any node may hear of it at any time; `flying' is a fetch whose read token may
+   prove something to a leader that was asked for a read meanwhile.
+ - A record is its epoch: one leader writes all records of an epoch, so (offset, epoch) names a record, and a prefix stands for its
+   chain.
+ - A read token is the number of the newest read round that a reply names, not a count of replies.
+*)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
 CONSTANTS
-    Server,         \* the controllers that the cluster was formatted with
+    Server,         \* the controllers of the first voter set
     Nil,
-    MaxEpoch, MaxLog,                                        \* how far it is looked
-    MaxReads, MaxCrashes, MaxLosses, MaxRecoveries,          \* how often each may happen; 0: never
-    FlushesApart,   \* whether writing and flushing are two steps, with room for a crash between them
+    MaxEpoch, MaxLog,                                        \* bounds of the search
+    MaxReads, MaxCrashes, MaxLosses, MaxRecoveries,          \* maximum number of each; 0: never
+    FlushesApart,   \* TRUE: write and flush are two steps, and a crash may come between them
     WithBroker
 
 VARIABLES
-    gen,            \* the generation in a node's identity; a message of another one is refused
-    epoch, vote, leader,                                     \* quorum-state: durable before it is spoken of
+    gen,            \* the generation in a node's identity; a node refuses messages of another generation
+    epoch, vote, leader,                                     \* quorum-state: durable before a message names it
     role,
-    votes,          \* a candidate's: who has voted for it
+    votes,          \* of a candidate: its voters
     log, flushed,   \* flushed: how much of the log is durable
-    lost,           \* where its log ended, durably, and does not any more, as far as it knows (`bounded': for certain), and its
-                    \* epoch when it found that; or Nil
-    hw,             \* high watermark, as the node knows
-    acked,          \* a leader's: below it, a voter's log is durable and the leader's
-    round, proven,  \* a leader's: the newest read round; who has proven that it followed after that began
-    token,          \* a follower's: the read round in the last reply that it accepted in this epoch
-    flying,         \* a follower's: a fetch that is still on its way, or Nil
-    read,           \* a leader's read that waits for its round
-    top,            \* the highest epoch that was spoken of, by generation
-    broker,         \* one broker's store: a generation and the records that it was given
-    elected,        \* who was ever elected to what (nobody knows this)
-    committed,      \* what was ever committed, by generation (nor this)
-    stale,          \* a read was answered without something that was committed when it was asked
+    lost,           \* a lost tail: the durable end that the log had, as far as the node knows (`bounded': for certain), and the
+                    \* node's epoch when it found the loss; Nil: nothing is lost
+    hw,             \* the high watermark that the node knows
+    acked,          \* of a leader, for each voter: below this offset the voter's log is durable and equal to the leader's
+    round, proven,  \* of a leader: the newest read round, and the nodes that proved that they followed after its begin
+    token,          \* of a follower: the read round in the last reply that it accepted in this epoch
+    flying,         \* of a follower: a fetch that is still on its way, or Nil
+    read,           \* of a leader: a read that waits for its round
+    top,            \* for each generation, the highest epoch that a message named
+    broker,         \* the store of one broker: a generation, and the records that the broker received
+    elected,        \* every election that a node ever won (no node knows this)
+    committed,      \* for each generation, every record that was ever committed (no node knows this)
+    stale,          \* TRUE: an answered read lacked a record that was committed when the read was asked
     crashes, losses, recoveries, reads
 
 election == <<epoch, vote, leader, role, votes, top>>
@@ -69,8 +60,8 @@ vars     == <<gen, election, disk, hw, term, token, flying, broker, ghosts, coun
 Generations == 0 .. MaxRecoveries
 Symmetry == Permutations(Server)
 
-\* What anything can depend on, now or later; only that tells states apart.  Who knows the leader of its epoch has no use for its
-\* vote in it, and tokens have none when there is nothing left to ask.
+\* Only values on which a later step can depend tell states apart.  A node that knows the leader of its epoch does not use its vote in
+\* this epoch any more, and nothing uses a token when no read is left.
 MayBeAsked(s) == role[s] = "leading" /\ (read[s] # Nil \/ reads < MaxReads)
 Known == <<gen, epoch, leader, role, votes, top, disk, hw, acked, read, proven, broker, ghosts, counts,
     [s \in Server |-> IF leader[s] = Nil THEN vote[s] ELSE Nil],
@@ -78,18 +69,18 @@ Known == <<gen, epoch, leader, role, votes, top, disk, hw, acked, read, proven, 
     [f \in Server |-> IF leader[f] # Nil /\ MayBeAsked(leader[f]) /\ epoch[f] = epoch[leader[f]] THEN token[f] ELSE 0],
     [f \in Server |-> IF flying[f] # Nil /\ MayBeAsked(flying[f].to) /\ flying[f].epoch = epoch[flying[f].to] THEN flying[f] ELSE Nil]>>
 
-Never(s) == FALSE  \* put in the place of a step that a configuration does without
+Never(s) == FALSE  \* replaces a step that a configuration leaves out
 
 Min(a, b) == IF a < b THEN a ELSE b
 Max(a, b) == IF a > b THEN a ELSE b
 IsPrefix(a, b) == Len(a) <= Len(b) /\ SubSeq(b, 1, Len(a)) = a
 LastEpoch(l) == IF l = <<>> THEN 0 ELSE l[Len(l)]
 EndOfEpoch(l, e) == Cardinality({i \in 1 .. Len(l) : l[i] <= e})
-Members(s) == IF gen[s] = 0 THEN Server ELSE {s}  \* whoever recovers goes on alone
+Members(s) == IF gen[s] = 0 THEN Server ELSE {s}  \* a recovered node is the only voter
 Majority(s, group) == 2 * Cardinality(group \cap Members(s)) > Cardinality(Members(s))
-Ours(g, s) == g = gen[s]  \* what another generation says is refused
+Ours(g, s) == g = gen[s]  \* a node refuses messages of another generation
 IsWhole(s) == lost[s] = Nil
-Start(s) == EndOfEpoch(log[s], epoch[s] - 1)  \* where a leader's epoch begins in its log
+Start(s) == EndOfEpoch(log[s], epoch[s] - 1)  \* the offset at which a leader's epoch begins in its log
 CommittedInEpoch(s) == hw[s] > Start(s)
 FlushedAfter(n, l) == IF FlushesApart THEN n ELSE Len(l)
 
@@ -117,7 +108,7 @@ Init ==
     /\ stale = FALSE
     /\ crashes = 0 /\ losses = 0 /\ recoveries = 0 /\ reads = 0
 
-\* What a leader knows is dropped with its leadership.
+\* A node that does not lead any more drops the knowledge of a leader.
 NoTerm(s) ==
     /\ acked' = [acked EXCEPT ![s] = [f \in Server |-> 0]]
     /\ round' = [round EXCEPT ![s] = 0]
@@ -125,7 +116,7 @@ NoTerm(s) ==
     /\ read' = [read EXCEPT ![s] = Nil]
 
 -----------------------------------------------------------------------------
-(* Elections.  A node that knows of a lost tail neither stands nor votes.   *)
+(* Elections.  A node that knows of a lost tail does not stand or vote.      *)
 
 Stand(s) ==
     /\ role[s] \in {"waiting", "following", "standing"} /\ IsWhole(s)
@@ -139,7 +130,7 @@ Stand(s) ==
     /\ top' = [top EXCEPT ![gen[s]] = Max(@, epoch[s] + 1)]
     /\ UNCHANGED <<gen, disk, hw, term, flying, broker, ghosts, counts>>
 
-\* A node comes to a higher epoch, or comes to know who leads this one.
+\* A node enters a higher epoch, or learns the leader of its own epoch.
 Enter(s, e, l) ==
     /\ epoch' = [epoch EXCEPT ![s] = e]
     /\ vote' = [vote EXCEPT ![s] = IF e > epoch[s] THEN Nil ELSE @]
@@ -150,13 +141,13 @@ Enter(s, e, l) ==
     /\ NoTerm(s)
     /\ UNCHANGED <<gen, disk, hw, flying, broker, ghosts, counts>>
 
-\* Whatever a message says, and however late: its epoch is taken in.
+\* A node takes in the epoch of any message, however late.
 HearOfEpoch(s) == \E g \in Generations, e \in 1 .. MaxEpoch :
     /\ Ours(g, s) /\ e > epoch[s] /\ e <= top[g]
     /\ Enter(s, e, Nil)
     /\ UNCHANGED top
 
-\* A leader that has resigned, or come back as none, may run like anyone in the next epoch.
+\* A leader that resigned or restarted may stand in the next epoch, like any node.
 Rest(s) ==
     /\ leader[s] = s /\ epoch[s] < MaxEpoch
     /\ Enter(s, epoch[s] + 1, Nil)
@@ -182,7 +173,7 @@ Lead(s) ==
     /\ elected' = elected \cup {<<gen[s], epoch[s], s>>}
     /\ UNCHANGED <<gen, epoch, vote, top, lost, hw, term, token, flying, broker, committed, stale, counts>>
 
-\* A leader makes itself known.
+\* A leader tells a node that it leads.
 HearOfLeader(s) == \E l \in Server \ {s} :
     /\ role[l] = "leading" /\ Ours(gen[l], s)
     /\ epoch[l] > epoch[s] \/ (epoch[l] = epoch[s] /\ role[s] \in {"waiting", "standing"})
@@ -190,8 +181,8 @@ HearOfLeader(s) == \E l \in Server \ {s} :
     /\ UNCHANGED top
 
 -----------------------------------------------------------------------------
-(* Replication.  A fetch from a durable end says that all below is durable.  *)
-(* A node with a lost tail fetches like somebody who does not vote.          *)
+(* Replication.  A fetch from a durable end says: everything below is        *)
+(* durable.  A node with a lost tail fetches like a node that does not vote. *)
 
 Write(s) ==
     /\ role[s] = "leading" /\ Len(log[s]) < MaxLog
@@ -208,14 +199,14 @@ Follows(f, l) ==
     /\ role[f] = "following" /\ leader[f] = l /\ role[l] = "leading" /\ epoch[f] = epoch[l] /\ Ours(gen[f], l)
     /\ flushed[f] = Len(log[f])
 
-\* A fetch proves that its sender followed after the round began, if it repeats a token of that round.
+\* A fetch with a token of the round proves that its sender followed after the round began.
 Proves(t, s) == t >= round[s]
 ProvenBy(s, f, t) == IF read[s] # Nil /\ Proves(t, s) THEN proven[s] \cup {f} ELSE proven[s]
 
-\* How much was lost the node knows for certain when a leader has told it where its own log ends.
+\* A node knows the size of its loss for certain when a leader has named the end of its own log.
 BoundedBy(f, n) == IF IsWhole(f) \/ lost[f].bounded THEN lost[f] ELSE [lost[f] EXCEPT !.end = Max(@, n), !.bounded = TRUE]
 
-\* A fetch and its answer: as many records as fit, or none.
+\* A fetch and its answer: any number of the next records, or none.
 Serve(s) == \E f \in Server \ {s} : \E end \in Len(log[f]) .. Len(log[s]) :
     /\ Follows(f, s) /\ IsPrefix(log[f], log[s])
     /\ acked' = [acked EXCEPT ![s][f] = IF IsWhole(f) THEN Max(@, Len(log[f])) ELSE @]
@@ -227,7 +218,7 @@ Serve(s) == \E f \in Server \ {s} : \E end \in Len(log[f]) .. Len(log[s]) :
     /\ lost' = [lost EXCEPT ![f] = BoundedBy(f, Len(log[s]))]
     /\ UNCHANGED <<gen, election, round, read, flying, broker, ghosts, counts>>
 
-\* The follower's log is none of the leader's: it cuts back to where the two may agree, and asks again.
+\* The follower's log is no prefix of the leader's: the follower cuts its log to a place where both may agree, and fetches again.
 CutBack(s) == \E f \in Server \ {s} :
     /\ Follows(f, s)
     /\ LET last     == LastEpoch(log[f])
@@ -243,7 +234,7 @@ CutBack(s) == \E f \in Server \ {s} :
           /\ lost' = [lost EXCEPT ![f] = BoundedBy(f, Len(log[s]))]
     /\ UNCHANGED <<gen, election, hw, term, flying, broker, ghosts, counts>>
 
-\* The leader counts itself by what is durable, and moves only on a record of its own epoch (Raft 5.4.2).
+\* The leader counts its own durable end, and commits only at a record of its own epoch (Raft 5.4.2).
 OwnEnd(s) == flushed[s]
 IsOfItsEpoch(s, n) == n > Start(s)
 
@@ -255,10 +246,10 @@ Commit(s) == \E n \in 1 .. MaxLog :
     /\ UNCHANGED <<gen, election, disk, term, token, flying, broker, elected, stale, counts>>
 
 -----------------------------------------------------------------------------
-(* Reads: a round begins after the question came in; a majority must repeat  *)
-(* what only a reply sent after that could have told them.                   *)
+(* Reads.  A round begins after the question has arrived.  A majority must   *)
+(* repeat a token that only a later reply could have given.                  *)
 
-\* A fetch that will be taken later.  (What it acknowledges might have been taken at once: only its token matters.)
+\* A fetch that arrives later.  (Its acknowledgement might have arrived at once, so only its token matters.)
 Send(f) ==
     /\ MaxReads > 0 /\ role[f] = "following" /\ flushed[f] = Len(log[f]) /\ IsWhole(f)
     /\ Follows(f, leader[f])
@@ -300,20 +291,20 @@ Forget(s) ==
     /\ token' = [token EXCEPT ![s] = 0]
     /\ NoTerm(s)
 
-\* A crash, with or without the power: what was not flushed may be there, or not.
+\* A crash, with or without a power cut: any part of the unflushed records may survive.
 Crash(s) ==
     /\ crashes < MaxCrashes /\ crashes' = crashes + 1
     /\ \E n \in flushed[s] .. Len(log[s]) :
           /\ log' = [log EXCEPT ![s] = SubSeq(@, 1, n)]
           /\ flushed' = [flushed EXCEPT ![s] = n]
-    /\ lost' = [lost EXCEPT ![s] = IF IsWhole(s) THEN Nil ELSE [@ EXCEPT !.epoch = epoch[s], !.bounded = FALSE]]  \* each start asks anew
+    /\ lost' = [lost EXCEPT ![s] = IF IsWhole(s) THEN Nil ELSE [@ EXCEPT !.epoch = epoch[s], !.bounded = FALSE]]  \* a start asks again
     /\ Forget(s)
     /\ UNCHANGED <<gen, epoch, vote, leader, top, flying, broker, ghosts, losses, recoveries, reads>>
 
 LostFrom(s, note) == [end |-> IF IsWhole(s) THEN note ELSE Max(lost[s].end, note), epoch |-> epoch[s], bounded |-> FALSE]
 
-\* A restart that finds damage at the end of what was durable once.  The note of how much that was may be an older one; that it
-\* says more than is left is how the loss is seen.
+\* A restart that finds damage at the end of the durable records.  The note of the durable end may be an older one.  The node sees the
+\* loss because the note is above the records that are left.
 Lose(s) ==
     /\ losses < MaxLosses /\ losses' = losses + 1
     /\ \E n \in 0 .. flushed[s] : \E note \in n + 1 .. flushed[s] :
@@ -323,7 +314,7 @@ Lose(s) ==
     /\ Forget(s)
     /\ UNCHANGED <<gen, epoch, vote, leader, top, flying, broker, ghosts, crashes, recoveries, reads>>
 
-\* All below the lost end is known to be committed and is here; or a later leader, elected without this node, has sent a record.
+\* Everything below the lost end is committed and on this disk; or a later leader, elected without this node, has sent a record.
 IsCommittedAgain(s) == lost[s].bounded /\ Min(flushed[s], hw[s]) >= lost[s].end
 IsRestored(s) ==
     \/ IsCommittedAgain(s)
@@ -334,8 +325,8 @@ Restored(s) ==
     /\ lost' = [lost EXCEPT ![s] = Nil]
     /\ UNCHANGED <<gen, election, log, flushed, hw, term, token, flying, broker, ghosts, counts>>
 
-\* The operator gives up on the others, and names one log: its node goes on alone, in another generation and in an epoch of its
-\* own.  The others may still be running.  (The code leaps over a million epochs; here nothing relies on that.)
+\* The operator gives up the other nodes and names one log.  Its node continues alone, in a new generation and a new epoch.  The other
+\* nodes may still run.  (The code skips a million epochs; the model does not rely on this.)
 Recover(s) ==
     /\ recoveries < MaxRecoveries /\ recoveries' = recoveries + 1
     /\ epoch[s] < MaxEpoch /\ Len(log[s]) < MaxLog /\ gen[s] = recoveries
@@ -354,7 +345,7 @@ Recover(s) ==
     /\ NoTerm(s)
     /\ UNCHANGED <<flying, broker, ghosts, crashes, losses, reads>>
 
-\* A broker takes committed records only; of a newer generation it takes all anew, of an older one nothing.
+\* A broker takes committed records only.  From a newer generation it takes all records anew, from an older generation none.
 BrokerFetch(s) ==
     /\ WithBroker /\ role[s] = "leading" /\ CommittedInEpoch(s) /\ gen[s] >= broker.gen
     /\ gen[s] > broker.gen \/ hw[s] > Len(broker.log)
@@ -376,37 +367,37 @@ Spec == Init /\ [][Next]_vars
 \* At most one node is ever elected to an epoch.
 ElectionSafety == \A a, b \in elected : a[1] = b[1] /\ a[2] = b[2] => a = b
 
-\* One vote in an epoch, over all lives of a node; and no way back to an epoch.
+\* A node votes once in an epoch, also across restarts, and its epoch never falls.
 VoteOnce == [][\A s \in Server :
     epoch'[s] > epoch[s] \/ (epoch'[s] = epoch[s] /\ vote[s] \in {Nil, vote'[s]})]_vars
 
-\* Logs that hold a record of one epoch at one offset are equal up to there.
+\* Two logs with a record of one epoch at one offset are equal up to this record.
 LogMatching == \A a, b \in Server : gen[a] = gen[b] =>
     \A i \in 1 .. Min(Len(log[a]), Len(log[b])) :
         log[a][i] = log[b][i] => SubSeq(log[a], 1, i) = SubSeq(log[b], 1, i)
 
-\* Whoever leads a later epoch has all that was committed before.
+\* The leader of a later epoch has every record that was committed before.
 LeaderCompleteness == \A s \in Server :
     role[s] = "leading" /\ epoch[s] >= LastEpoch(committed[gen[s]]) => IsPrefix(committed[gen[s]], log[s])
 
-\* What a node believes committed is.
+\* Every record below a node's high watermark is committed.
 WatermarkIsTrue == \A s \in Server :
     hw[s] <= Len(log[s]) /\ IsPrefix(SubSeq(log[s], 1, hw[s]), committed[gen[s]])
 
-\* A majority's disks hold what is committed, as long as no disk has lost anything.
+\* The disks of a majority hold every committed record, as long as no disk has lost any.
 CommittedIsDurable == losses = 0 /\ recoveries = 0 =>
     2 * Cardinality({s \in Server : IsPrefix(committed[0], SubSeq(log[s], 1, flushed[s]))}) > Cardinality(Server)
 
-\* A read sees all that was committed, and so acknowledged, when it was asked.
+\* A read sees every record that was committed, and so acknowledged, when the read was asked.
 ReadsAreFresh == ~stale
 
-\* What a broker holds is a beginning of the one history of its generation.
+\* A broker holds a prefix of the history of its generation.
 BrokerHoldsCommitted == IsPrefix(broker.log, committed[broker.gen])
 
 -----------------------------------------------------------------------------
-(* What must be reached, or the laws say nothing.  TLC says so when it first *)
-(* comes to such a state (its level is the number of states on a shortest    *)
-(* way there); check.py knows which of them each configuration must reach.   *)
+(* States that must be reached, or the laws prove nothing.  TLC prints the   *)
+(* first visit of each (its level is the number of states on a shortest      *)
+(* path); check.py lists the states that each configuration must reach.      *)
 
 Reach(n, name, isThere) ==
     IF ~TLCGet(n) /\ isThere THEN TLCSet(n, TRUE) /\ PrintT(<<"reached", name, TLCGet("level")>>) ELSE TRUE
@@ -417,35 +408,35 @@ Leads(s) == role[s] = "leading"
 Holders(l) == {s \in Server : IsPrefix(l, SubSeq(log[s], 1, flushed[s]))}
 
 Reached ==
-    \* A majority follows another leader, and the old one does not know.
+    \* A majority follows another leader, and the old leader does not know this.
     /\ Reach(1, "TwoLead", \E a, b \in Server : Leads(a) /\ Leads(b) /\ gen[a] = gen[b] /\ epoch[a] < epoch[b])
     /\ Reach(2, "TwoTermsCommit", \E i, j \in 1 .. Len(committed[0]) : committed[0][i] < committed[0][j])
-    \* A follower has what its leader has not.
+    \* A follower has a record that its leader lacks.
     /\ Reach(3, "TailIsCut", \E s, f \in Server : Follows(f, s) /\ ~IsPrefix(log[f], log[s]))
-    \* Raft's figure 8: on a majority's disks, under a later leader, and not committed.
+    \* Raft's figure 8: a record on the disks of a majority, under a later leader, and not committed.
     /\ Reach(4, "OlderOnMajority", \E s \in Server : Leads(s) /\ \E n \in Len(committed[0]) + 1 .. Start(s) :
                   2 * Cardinality(Holders(SubSeq(log[s], 1, n))) > Cardinality(Server))
-    \* The record that opened an epoch went with the crash of its leader.
+    \* The first record of an epoch was lost in the crash of its leader.
     /\ Reach(5, "UnflushedIsLost", crashes > 0 /\ \E e \in elected : \A s \in Server : \A i \in 1 .. Len(log[s]) : log[s][i] # e[2])
-    \* The watermark is ahead of the disk of the leader itself.
+    \* The high watermark is above the flushed end of the leader itself.
     /\ Reach(7, "CommittedByOthers", FlushesApart /\ \E s \in Server : Leads(s) /\ hw[s] > flushed[s])
     /\ Reach(8, "ReadIsAnswered", reads > 0 /\ \E s \in Server : Leads(s) /\ round[s] > 0 /\ read[s] = Nil)
-    \* What a deposed leader would answer is old, and nothing but the round keeps it from that.
+    \* A deposed leader would give an old answer, and only the round prevents this.
     /\ Reach(9, "OldLeaderIsAsked", \E s \in Server : Leads(s) /\ read[s] # Nil /\ hw[s] >= read[s].pending /\ hw[s] < read[s].asked)
-    \* ... and a fetch of its own time comes in.
+    \* The same, and a fetch of its own epoch arrives.
     /\ Reach(10, "OldFetchIsFlying", \E s, f \in Server : Leads(s) /\ read[s] # Nil /\ hw[s] < read[s].asked
                   /\ flying[f] # Nil /\ flying[f].to = s /\ flying[f].epoch = epoch[s])
-    \* Too few disks hold what is committed, until the node that lost it has it again.
+    \* Too few disks hold the committed records, until the node that lost a tail has it again.
     /\ Reach(11, "CommittedIsShort", losses > 0 /\ 2 * Cardinality(Holders(committed[0])) < Cardinality(Server))
     /\ Reach(12, "WholeAsCommitted", \E s \in Server : ~IsWhole(s) /\ IsCommittedAgain(s))
     /\ Reach(13, "WholeByLaterLeader", \E s \in Server : ~IsWhole(s) /\ ~IsCommittedAgain(s) /\ IsRestored(s))
-    \* As long again as it was, and yet not to be counted.
+    \* The log is as long as before, and does not count yet.
     /\ Reach(14, "LongAgain", \E s \in Server : ~IsWhole(s) /\ flushed[s] >= lost[s].end /\ ~IsRestored(s))
     /\ Reach(15, "LeaderLosesTail", losses > 0 /\ \E s \in Server : ~IsWhole(s) /\ role[s] = "resigned")
-    \* What is committed is on too few disks, and the note does not say so.
+    \* Committed records are on too few disks, and the note does not show this.
     /\ Reach(20, "NoteIsOld", 2 * Cardinality(Holders(committed[0])) < Cardinality(Server)
                   /\ \E s \in Server : ~IsWhole(s) /\ lost[s].end < Len(committed[0]))
-    \* Both generations lead, and have committed what the other has not.
+    \* Both generations have a leader, and each has committed records that the other lacks.
     /\ Reach(16, "TwoGenerationsCommit", recoveries > 0 /\ \E a, b \in Server : Leads(a) /\ Leads(b) /\ gen[a] # gen[b]
                   /\ CommittedInEpoch(a) /\ CommittedInEpoch(b))
     /\ Reach(17, "CommittedIsGivenUp", recoveries > 0 /\ committed[1] # <<>> /\ ~IsPrefix(committed[0], committed[1]))

@@ -1,36 +1,32 @@
 ----------------------------- MODULE Suspicion -----------------------------
-(***************************************************************************)
-(* Who may disturb a healthy leader.  Here nothing but time and links       *)
-(* matters: logs are equal, and a call is one step, or none where a link is *)
-(* cut; if only the way back is cut, it has its effect and no answer.       *)
-(*                                                                          *)
-(* `Core' is a majority whose links hold, and whose leader's process runs.  *)
-(* A follower in it may restart.  The others are cut off one way or both,   *)
-(* paused, restarted and let back at the worst of times.  The code's departure from KRaft: a follower that    *)
-(* has seen its leader's process gone (its stream broke, and an immediate   *)
-(* reconnect was refused) says yes to pre-votes at once, and is the first   *)
-(* to ask for them.  A paused leader, or one that cannot be reached, does   *)
-(* not refuse; so nobody suspects it before the fetch timeout.              *)
-(*                                                                          *)
-(* The laws: a healthy leader in the core is not deposed by anybody who was *)
-(* not above its epoch before; and whoever was, gets no further while there *)
-(* is a healthy leader, so that it costs the core one election.             *)
-(***************************************************************************)
+(*
+Which nodes may disturb a healthy leader.  Only time and links matter in this module: logs are equal, and a call is one step, or none if
+a link is cut.  If only the way back is cut, the call has its effect and no answer.
+
+`Core' is a majority whose links hold, and whose leader's process runs.  A follower in the core may restart.  The other nodes are cut
+off one way or both, paused, restarted, and let back at the worst moments.  The code departs from KRaft in one rule: a follower that has
+seen the end of its leader's process (its stream broke, and an immediate reconnect was refused) grants pre-votes at once, and is the
+first to ask for them.  A leader that is paused or cannot be reached does not refuse a connection, so no follower suspects it before the
+fetch timeout.
+
+The laws: no node deposes a healthy leader of the core, unless the node had a higher epoch before.  A node with a higher epoch wins no
+round of pre-votes while a leader is healthy, so it costs the core one election at most.
+*)
 EXTENDS Integers, FiniteSets, TLC
 
 CONSTANTS Server, Core, Nil, MaxEpoch,
-          LedBy,      \* who may lead at first
-          Raised      \* which sets of nodes outside may have been above the leader's epoch before
+          LedBy,      \* the nodes that may lead at first
+          Raised      \* the sets of nodes outside of the core that may have a higher epoch than the leader at first
 
 VARIABLES epoch, vote, leader, role,
-          heard,      \* a follower's: its leader has answered it, or still has the time to, and it is not silent since
-          suspects,   \* a follower's: its leader's process was seen gone
-          yes,        \* who has said yes to a node's pre-vote, or vote
+          heard,      \* of a follower: its leader has answered, or still has time to answer, and was not silent since
+          suspects,   \* of a follower: it has seen the end of its leader's process
+          yes,        \* the nodes that granted a node's pre-vote, or vote
           cut         \* the links, as <<from, to>>, that are cut
 
 vars == <<epoch, vote, leader, role, heard, suspects, yes, cut>>
 
-\* What has a meaning in a node's role; only that tells states apart.
+\* Only values that have a meaning in a node's role tell states apart.
 Known == <<epoch, leader, role, cut,
            [s \in Server |-> IF leader[s] = Nil THEN vote[s] ELSE Nil],
            [s \in Server |-> IF role[s] = "following" THEN <<heard[s], suspects[s]>> ELSE <<>>],
@@ -42,7 +38,7 @@ Links == {l \in Server \X Server : l[1] # l[2] /\ ~(l[1] \in Core /\ l[2] \in Co
 Reaches(a, b) == <<a, b>> \notin cut
 IsMajority(group) == 2 * Cardinality(group) > Cardinality(Server)
 
-\* The leader has all the core behind it; whoever is outside is in any state and epoch that it may have come to.
+\* The whole core follows the leader.  A node outside of the core is in any state and epoch that it may have reached.
 Init ==
     /\ cut = {}
     /\ \E l \in LedBy, raised \in Raised :
@@ -55,7 +51,7 @@ Init ==
     /\ suspects = [s \in Server |-> FALSE]
     /\ yes = [s \in Server |-> {}]
 
-\* Healthy: all of the core follows it, and has been answered.
+\* Healthy: every node of the core follows the leader and has an answer.
 IsHealthy(l) == role[l] = "leading" /\ \A f \in Core \ {l} : role[f] = "following" /\ leader[f] = l /\ heard[f] /\ epoch[f] = epoch[l]
 
 Become(s, r, e, v, l) ==
@@ -66,7 +62,7 @@ Become(s, r, e, v, l) ==
     /\ heard' = [heard EXCEPT ![s] = FALSE]
     /\ suspects' = [suspects EXCEPT ![s] = FALSE]
 
-\* Silence is heard only where there is some: no answer comes from the leader, or it does not lead any more.
+\* A follower finds its leader silent only if no answer can come, or the leader does not lead any more.
 Silent(s) ==
     /\ role[s] = "following"
     /\ ~Reaches(s, leader[s]) \/ ~Reaches(leader[s], s) \/ role[leader[s]] # "leading" \/ epoch[leader[s]] # epoch[s]
@@ -74,7 +70,7 @@ Silent(s) ==
     /\ yes' = [yes EXCEPT ![s] = {s}]
     /\ UNCHANGED <<epoch, vote, leader, heard, suspects, cut>>
 
-\* An election timeout without a leader.  A vote starts it anew: whoever was voted for has the time to win, or to give up.
+\* An election timeout without a leader.  A vote restarts the timeout: the candidate has time to win, or to give up.
 Wait(s) ==
     /\ role[s] = "waiting"
     /\ ~\E c \in Server \ {s} : vote[s] = c /\ epoch[c] = epoch[s] /\ role[c] \in {"standing", "leading"} /\ Reaches(c, s)
@@ -86,10 +82,10 @@ WouldGrant(v) == CASE role[v] = "leading" -> FALSE
                    [] role[v] = "following" -> suspects[v] \/ ~heard[v]
                    [] OTHER -> TRUE
 
-\* The leader that a node names to others: none that it has lost itself.
+\* The leader that a node names to others; none if the node has lost its leader.
 Hint(v) == IF role[v] = "leading" \/ (role[v] = "following" /\ ~suspects[v]) THEN leader[v] ELSE Nil
 
-\* Changes nothing at v.  Its answer says also what v knows: a higher epoch, or who leads this one.
+\* Changes nothing at v.  The answer also names a higher epoch, or the leader of this epoch, if v knows one.
 PreVote(s, v) ==
     /\ role[s] = "asking" /\ s # v /\ Reaches(s, v) /\ Reaches(v, s) /\ role[v] # "gone"
     /\ IF epoch[v] > epoch[s] \/ (epoch[v] = epoch[s] /\ leader[s] = Nil /\ Hint(v) \notin {Nil, s})
@@ -112,7 +108,7 @@ GiveUp(s) ==
        ELSE Become(s, IF leader[s] \in {Nil, s} THEN "waiting" ELSE "following", epoch[s], vote[s], leader[s])
     /\ UNCHANGED <<yes, cut>>
 
-Vote(s, v) ==  \* the question alone raises v's epoch; the answer may be lost
+Vote(s, v) ==  \* the request alone raises v's epoch; the answer may be lost
     /\ role[s] = "standing" /\ s # v /\ Reaches(s, v) /\ epoch[v] <= epoch[s] /\ role[v] # "gone"
     /\ LET grants == epoch[v] < epoch[s] \/ (role[v] \in {"waiting", "asking"} /\ vote[v] \in {Nil, s} /\ leader[v] = Nil)
        IN /\ epoch[v] < epoch[s] \/ grants
@@ -125,7 +121,7 @@ Lead(s) ==
     /\ Become(s, "leading", epoch[s], s, s)
     /\ UNCHANGED <<yes, cut>>
 
-\* A leader makes itself known; or is told of a higher epoch by the answer.
+\* A leader tells a node that it leads, or learns a higher epoch from the answer.
 Begin(s, v) ==
     /\ role[s] = "leading" /\ s # v /\ Reaches(s, v) /\ role[v] # "gone"
     /\ \/ /\ epoch[v] < epoch[s] \/ (epoch[v] = epoch[s] /\ role[v] \in {"waiting", "asking", "standing"})
@@ -141,7 +137,7 @@ Answered(s) ==  \* a follower's fetch
     /\ suspects' = [suspects EXCEPT ![s] = FALSE]
     /\ UNCHANGED <<epoch, vote, leader, role, yes, cut>>
 
-\* A process is gone, and its followers see that; a leader's in the core is not.
+\* A process ends, and its followers see the end.  The process of the core's leader does not end.
 Restart(s) ==
     /\ s \in Outside \/ role[s] = "following"
     /\ role[s] # "gone"
@@ -149,7 +145,7 @@ Restart(s) ==
     /\ suspects' = [f \in Server |-> suspects[f] \/ (role[f] = "following" /\ leader[f] = s)]
     /\ UNCHANGED <<epoch, vote, leader, heard, yes, cut>>
 
-\* A node that comes back gives its leader the time to answer before it agrees to another.
+\* A restarted node gives its leader time to answer before it supports another.
 GivesTime(s) == leader[s] \notin {Nil, s}
 
 Back(s) ==
@@ -177,17 +173,17 @@ Anybody == SUBSET Outside
 TheCore == Core
 Anyone == Server
 
-\* Whoever was never above its epoch does not depose it.
+\* A node that never had a higher epoch does not depose the leader.
 HealthyLeaderStays == [][\A l \in Core : IsHealthy(l) => role'[l] = "leading" /\ epoch'[l] = epoch[l]]_vars
-\* While a leader is healthy, nobody wins a round of pre-votes, wherever it stands: so nobody comes to raise its epoch.  (Who
-\* had won one, or raised its epoch, before: that is the one election that it may cost.)
+\* While a leader is healthy, no node wins a round of pre-votes, in any epoch, so no node raises its epoch.  (A node that won a round or
+\* raised its epoch before may cost one election.)
 NobodyIsEncouraged == [][(\E l \in Core : IsHealthy(l)) =>
     \A s \in Server : role'[s] = "asking" /\ IsMajority(yes'[s]) => IsMajority(yes[s])]_vars
 
-\* A mistake that must be found: a node that has just restarted agrees at once to another leader.
+\* A mistake that the checker must find: a node that has just restarted supports another leader at once.
 GivesNone(s) == FALSE
 
-\* What must be reached (see Quorum).
+\* States that must be reached (see Quorum).
 Reach(n, name, isThere) ==
     IF ~TLCGet(n) /\ isThere THEN TLCSet(n, TRUE) /\ PrintT(<<"reached", name, TLCGet("level")>>) ELSE TRUE
 
@@ -198,7 +194,7 @@ Reached ==
     /\ Reach(2, "FollowerRestarts", \E l, f \in Core : role[l] = "leading" /\ leader[f] = l /\ role[f] = "gone")
     /\ Reach(3, "LeaderIsSuspected", \E f \in Core : role[f] = "following" /\ suspects[f])
     /\ Reach(4, "SuspectIsSucceeded", \E l \in Core : IsHealthy(l) /\ \E s \in Outside : leader[s] = s)
-    \* It runs although a healthy leader is there: it had won its pre-votes before.
+    \* A candidate beside a healthy leader: it had won its pre-votes before.
     /\ Reach(5, "LateCandidate", \E l \in Core, s \in Outside : IsHealthy(l) /\ role[s] = "standing" /\ epoch[s] > epoch[l])
     /\ Reach(6, "RaisedIsLetBack", \E l \in Core, s \in Outside : IsHealthy(l) /\ epoch[s] > epoch[l] /\ role[s] = "asking" /\ cut = {})
     /\ Reach(7, "HealthyAgain", \E l \in Core : IsHealthy(l) /\ epoch[l] > 2)
