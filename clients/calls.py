@@ -152,6 +152,7 @@ class Calls:
             AdminError(ErrorCode.NOT_CONTROLLER, "no controller was asked before the deadline"),
         )
         lost: AdminError | None = None
+        has_followed_hint = False
         # The voters' log tells if a goal was reached since the client looked, so the client looks just before.
         is_stale = not self._high_watermark or ADMIN[METHODS[request.DESCRIPTOR.full_name]] is Kind.GOAL
         while (left_s := deadline_s - loop.time()) > 0:
@@ -178,7 +179,9 @@ class Calls:
                 lost = last if isinstance(last, MayHaveHappened) else lost
             elif last.code not in ASK_ELSEWHERE:
                 break
-            if not self._go_elsewhere(target, last.hint):
+            # Two controllers that name each other as leader must not be asked in turn without a pause.
+            has_followed_hint = self._go_elsewhere(target, last.hint) and not has_followed_hint
+            if not has_followed_hint:
                 await asyncio.sleep(max(0.0, min(backoff_s, deadline_s - loop.time())))
                 backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
         else:

@@ -36,6 +36,7 @@ type client struct {
 	controllers []string
 	turn        int
 	target      string
+	followed    bool // the target is a leader that the last refusal named
 	connections map[string]*grpc.ClientConn
 	// The highest offset that this client was told of.
 	seen int64
@@ -74,16 +75,18 @@ func isLost(err error) bool {
 	return info == nil || info.Reason == "REQUEST_TIMED_OUT"
 }
 
-// next chooses the leader that the refusal names, or the next controller of the list.
+// next chooses the leader that the refusal names, or the next controller of the list. After a second hint in a row it pauses,
+// because two controllers may name each other.
 func (c *client) next(err error) {
 	info := refusal(err)
 	if info != nil && info.Metadata["leader_host"] != "" {
 		leader := net.JoinHostPort(info.Metadata["leader_host"], info.Metadata["leader_port"])
-		if leader != c.target {
-			c.target = leader
+		if leader != c.target && !c.followed {
+			c.target, c.followed = leader, true
 			return
 		}
 	}
+	c.followed = false
 	c.turn = (c.turn + 1) % len(c.controllers)
 	c.target = c.controllers[c.turn]
 	time.Sleep(pause)

@@ -284,6 +284,27 @@ async def test_a_name_that_cannot_be_resolved_was_never_asked() -> None:
             await client.create_topic("orders")
 
 
+async def test_two_controllers_that_name_each_other_are_not_asked_in_a_busy_loop() -> None:
+    """Only one hint in a row is followed at once. Otherwise the client asks hundreds of times in this quarter of a second."""
+    asked = 0
+
+    class Deposed(FakeNode):
+        def _maybe_refuse(self) -> None:
+            nonlocal asked
+            asked += 1
+            super()._maybe_refuse()
+
+    one, two = Deposed(), Deposed()
+    async with serve(one, IDENTITY, ANY_PORT, grace_s=0) as first, serve(two, IDENTITY, ANY_PORT, grace_s=0) as second:
+        for node, other in ((one, second), (two, first)):
+            hint = LeaderHint(1, 1, Endpoint("CONTROLLER", "127.0.0.1", other))
+            node.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "the other one leads", hint)
+        async with AdminClient([f"127.0.0.1:{first}"], timeout_s=0.25) as client:
+            with pytest.raises(NoLeader):
+                await client.list_topics()
+    assert asked < 20
+
+
 async def test_the_client_follows_the_hint(node: FakeNode, target: str) -> None:
     """A follower says who leads; the client asks there, and from then on at once."""
     follower = FakeNode()
