@@ -1,4 +1,4 @@
-# `make` lists what can be made. Everything makes its own environment first; nothing needs to be installed by hand.
+# `make` lists the targets. Each target makes its own environment first; nothing has to be installed by hand.
 # `verify` changes nothing, `fix` does.
 
 .DEFAULT_GOAL := help
@@ -41,7 +41,7 @@ $(VENV): pyproject.toml constraints.txt scripts/make_venv.sh
 
 venv: $(VENV)  ## .venv with this package, its tools and Spark
 
-java: $(VENV)  ## sees to it that there is a Java 17 or newer for Spark
+java: $(VENV)  ## installs a Java 17 for Spark, if the machine has no Java 17 or newer
 	@$(BIN)/python scripts/get_java.py
 
 $(CODEGEN): constraints-codegen.txt scripts/make_venv.sh
@@ -73,7 +73,7 @@ fix: $(VENV)  ## lets ruff mend and format the code
 quick: $(VENV)  ## the unit tests: no daemons, no Spark, no Java, nothing slow; PYTEST_ARGS="tests/core -x" for a part
 	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow and not processes and not spark" $(PYTEST_ARGS)
 
-test: $(VENV)  ## every test that a change must pass; gets a Java only if PYTEST_ARGS select tests of Spark
+test: $(VENV)  ## every test that a change must pass; installs a Java only if PYTEST_ARGS select tests of Spark
 	@$(BIN)/python scripts/get_java.py --for-tests $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
@@ -89,7 +89,7 @@ sim-soak: $(VENV)  ## the simulator with random seeds, for HOURS=1
 mutants: $(VENV)  ## seeded bugs, each of which the simulator must find within SEEDS seeds
 	@$(BIN)/python -m tests.sim --mutants --seeds $(SEEDS) --events $(EVENTS) --journal .proofs
 
-fuzz: $(VENV)  ## bad bytes for everything that reads bytes: make fuzz INPUTS=1000000
+fuzz: $(VENV)  ## bad bytes for every reader of bytes: make fuzz INPUTS=1000000
 	@$(BIN)/python -m tests.fuzz --inputs $(INPUTS) --journal .proofs $(if $(SEED),--seed $(SEED))
 
 chaos: $(VENV)  ## real daemons under faults, judged by their clients' histories: make chaos MINUTES=10

