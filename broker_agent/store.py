@@ -23,11 +23,9 @@ One thread owns a store. `SnapshotJob.run` is the exception: any thread may run 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, NamedTuple
 
 from broker_agent.session.lifecycle import EMPTY_POSITION, Position
-from metadata_log.disk.bad_sectors import read_twice
 from metadata_log.disk.files import Directory, FileTooLarge
 from metadata_log.disk.identity import read_identity, write_identity
 from metadata_log.format.batch import Batch, decode_all
@@ -153,17 +151,14 @@ class BrokerStore:
         self._due = None  # a snapshot that was due before the restart is skipped: another mark follows
 
     def _load_newest(self) -> SnapshotMeta | None:
-        """Loads the newest snapshot that can be read (with a second try) and verified; damaged ones stay on disk."""
+        """Loads the newest snapshot that can be read and verified; damaged ones stay on disk."""
         for info in reversed(self._snapshots.list()):
             try:
                 with unreadable_is_damaged():
-                    return read_twice(partial(self._load_at, info.end))
+                    return self._load(self._snapshots.read_meta(info.end))
             except LogFormatError:
                 continue
         return None
-
-    def _load_at(self, end: OffsetAndEpoch) -> SnapshotMeta:
-        return self._load(self._snapshots.read_meta(end))
 
     def _load(self, meta: SnapshotMeta) -> SnapshotMeta:
         """Replaces the image by that of a verified snapshot."""

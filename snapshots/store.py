@@ -9,10 +9,8 @@ Files with other names are ignored.
 """
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Final, TypeAlias
 
-from metadata_log.disk.bad_sectors import read_twice
 from metadata_log.disk.files import Directory, File, is_unreadable
 from metadata_log.format.batch import BATCH_BYTES_MAX, CHAIN_BYTES, decode
 from metadata_log.format.errors import LogFormatError
@@ -117,8 +115,8 @@ class SnapshotStore:
         return None
 
     def newest_at_start(self, log_start: Offset) -> SnapshotInfo | None:
-        """Return the newest snapshot that verifies. Skip a snapshot that the disk cannot read, even at a second
-        attempt, like a damaged one.
+        """Return the newest snapshot that verifies. Skip a snapshot that the disk cannot read, like a
+        damaged one.
 
         The older snapshot that is used instead (or offset 0, if none is left) must reach up to `log_start`, where the log
         begins.
@@ -131,7 +129,7 @@ class SnapshotStore:
         found: SnapshotInfo | None = None
         for info in reversed(self.list()):
             try:
-                if read_twice(partial(self._is_whole, info.end)):
+                if self._is_whole(info.end):
                     found = info
                     break
             except OSError as e:

@@ -12,6 +12,7 @@ the lost bytes, whichever node sent them. Example:
   3. the result equals the chain at 50: node 1 has every lost byte again. Any other result: node 1 refuses the batches.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 from metadata_log.format.errors import CorruptLog
@@ -19,10 +20,9 @@ from metadata_log.format.ids import Epoch, Offset
 
 
 class DamagedRange(NamedTuple):
-    """The lost records [start, end). They were stored in `file`, from byte `position` on.
+    """The lost records [start, end). Their bytes were stored from byte `position` of `file` on, perhaps in more files.
 
-    A range has whole batches only. It may include one intact batch just before `end`, because nothing proves that
-    batch.
+    A range has whole batches only. It may include intact batches just before `end`, because nothing proves them.
     """
 
     start: Offset
@@ -31,9 +31,6 @@ class DamagedRange(NamedTuple):
     chain_after: bytes
     file: str
     position: int
-    end_file: str
-    end_position: int
-    """The first byte of `end_file` from which the log can be read again."""
     epoch_after: Epoch
     """The epoch of the range's last record."""
     timestamp_after_ms: int
@@ -46,8 +43,52 @@ class DamagedRange(NamedTuple):
         return self._replace(start=start, chain_before=chain) if self.start < start else self
 
     def __str__(self) -> str:
-        end_file = "" if self.end_file == self.file else f"{self.end_file} "
-        return f"[{self.start}, {self.end}) at {self.file} byte {self.position} to {end_file}{self.end_position}"
+        return f"[{self.start}, {self.end}) from {self.file} byte {self.position} on"
+
+
+class DamageLedger:
+    """The damaged ranges of one log, oldest first.
+
+    No two ranges have a record in common. Two ranges may meet at an offset where a file's intact header has the chain.
+    """
+
+    def __init__(self, ranges: Sequence[DamagedRange] = ()) -> None:
+        self.ranges = tuple(ranges)
+
+    def at(self, offset: Offset) -> DamagedRange | None:
+        """Return the range that includes the record at `offset`."""
+        return next((each for each in self.ranges if each.start <= offset < each.end), None)
+
+    def within(self, offset: Offset) -> DamagedRange | None:
+        """Return the range that hides the chain at `offset`: `offset` is neither its start nor its end."""
+        return next((each for each in self.ranges if each.start < offset < each.end), None)
+
+    def chain_at(self, offset: Offset) -> bytes | None:
+        """Return the chain at `offset`, if a range starts or ends there."""
+        for each in self.ranges:
+            if offset in (each.start, each.end):
+                return each.chain_before if offset == each.start else each.chain_after
+        return None
+
+    def overlapping(self, start: Offset, end: Offset) -> DamagedRange | None:
+        """Return the first range with a record in [start, end)."""
+        return next((each for each in self.ranges if each.start < end and start < each.end), None)
+
+    def note(self, damaged: DamagedRange) -> None:
+        """Add a range, in place of the ranges that it includes."""
+        others = [each for each in self.ranges if each.end <= damaged.start or damaged.end <= each.start]
+        self.ranges = tuple(sorted([*others, damaged]))
+
+    def repaired(self, damaged: DamagedRange) -> None:
+        self.ranges = tuple(each for each in self.ranges if each != damaged)
+
+    def cut(self, end: Offset) -> None:
+        """Drop what lies above `end`, the log's new end."""
+        self.ranges = tuple(each for each in self.ranges if each.end <= end)
+
+    def forget_below(self, start: Offset, chain: bytes) -> None:
+        """Drop what lies below `start`, the log's new start: the log does not miss those records."""
+        self.ranges = tuple(each.above(start, chain) for each in self.ranges if each.end > start)
 
 
 class DamagedRangeRead(CorruptLog):

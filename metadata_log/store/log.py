@@ -20,24 +20,22 @@ flush, and only the last file of a log can have a torn tail.
 A lost *tail* is another case: no intact record follows the damage. `recovery` tells the two cases apart.
 """
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from metadata_log.disk.files import Directory
 from metadata_log.disk.flush_ticket import FlushTicket
-from metadata_log.format.batch import Batch, encode, genesis_chain, verify_chain
-from metadata_log.format.codec import decode_batch, encode_records
-from metadata_log.format.errors import CorruptLog, LogFormatError
+from metadata_log.format.batch import Batch, genesis_chain
+from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
-from metadata_log.format.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS, Record
+from metadata_log.format.records import Record
 from metadata_log.store.damage import DamagedRange, DamagedRangeRead, LostTail
 from metadata_log.store.log_notes import Flushed, FlushedNote, LogStart, remove_lost, write_lost, write_start
 from metadata_log.store.log_opening import Found, MayLose, find, start_anew
 from metadata_log.store.log_view import LogView
-from metadata_log.store.piece import Piece
-from metadata_log.store.segment import SegmentHeader
 from metadata_log.store.segment_repair import check_filling
-from metadata_log.store.segments import Segments
+from metadata_log.store.segments import LogPlace, Segments
 
 LOG_BEGINNING: Final = OffsetAndEpoch(0, 0)
 
@@ -140,21 +138,7 @@ class Log(LogView):
         Raises:
             BatchTooLarge: `records` do not fit one batch.
         """
-        is_control = TYPE_NUMBERS[type(records[0])] >= FIRST_CONTROL_TYPE
-        assert all((TYPE_NUMBERS[type(each)] >= FIRST_CONTROL_TYPE) is is_control for each in records)
-        memory = self._memory
-        assert epoch >= memory.history.last_epoch, f"epoch {epoch} in {self}"
-        timestamp_ms = max(wall_ms, memory.history.last_timestamp_ms)
-        return encode(
-            encode_records(records),
-            base_offset=memory.end,
-            epoch=epoch,
-            record_count=len(records),
-            first_timestamp_ms=timestamp_ms,
-            last_timestamp_ms=timestamp_ms,
-            is_control=is_control,
-            previous_chain=memory.chain,
-        )
+        return self._memory.seal(records, epoch, wall_ms)
 
     def write(self, batch: Batch) -> None:
         """Append a batch that `seal` made. Nothing may have been appended since.
@@ -172,53 +156,13 @@ class Log(LogView):
             LogFormatError: the batches do not continue this log; nothing was appended.
             OSError: the disk is full or broken; `shape` tells how many of the first batches were appended.
         """
-        memory = self._memory
-        end, epoch, chain = memory.end, memory.history.last_epoch, memory.chain
-        for batch in batches:
-            if batch.base_offset != end:
-                raise LogFormatError(
-                    f"a batch with base offset {batch.base_offset}, but the log ends at {end}; not appended"
-                )
-            if batch.epoch < epoch:
-                raise LogFormatError(f"a batch of epoch {batch.epoch} at offset {end}, after epoch {epoch}")
-            if not verify_chain(batch, chain):
-                raise LogFormatError(f"the batch at offset {end} does not continue this log's chain")
-            if batch.is_control:
-                decode_batch(batch)  # refuse a voter set that this release cannot read
-            end, epoch, chain = batch.end_offset, batch.epoch, batch.chain
+        self._memory.check_continued_by(batches)
         if batches:
             self._write(batches)
 
     def _write(self, batches: Sequence[Batch]) -> None:
-        """Write verified batches, with one write for all batches that fit into the active segment."""
-        segment_bytes = self._config.segment_bytes
-        active = self._segments.active
-        run: list[Batch] = []
-        run_end = active.end_position
-        for batch in batches:
-            if run_end + len(batch.data) > segment_bytes and batch.base_offset > active.base_offset:
-                self._write_run(active, run)
-                active = self._roll()
-                run, run_end = [], active.end_position
-            run.append(batch)
-            run_end += len(batch.data)
-        self._write_run(active, run)
-
-    def _write_run(self, active: Piece, run: list[Batch]) -> None:
-        if run:
-            data = run[0].data if len(run) == 1 else b"".join([batch.data for batch in run])
-            active.append(data, self._config.segment_bytes)
-        memory = self._memory
         self._shape = None
-        for batch in run:
-            active.extend(batch, memory.chain)
-            memory.append(batch)
-
-    def _roll(self) -> Piece:
-        """Seal the active segment and create the next one."""
-        memory = self._memory
-        place = OffsetAndEpoch(memory.end, memory.history.last_epoch)
-        return self._segments.create(SegmentHeader(place, memory.chain, memory.history.last_timestamp_ms))
+        self._segments.write(batches, self._memory, self._config.segment_bytes)
 
     # --- flushing --------------------------------------------------------------------------------------------------
 
@@ -261,14 +205,18 @@ class Log(LogView):
                 the damage, and `lost` says what had been durable. The process must not go on as if it still had those
                 records.
         """
-        found = self._look_at(end)
-        if found is None and self.is_within_damage(end):
+        start = self._memory.start
+        if end == start.start.offset and self.is_damaged_at(end):
+            self._generation += 1
+            self._start_anew(start)  # no file has a beginning that could be kept
+            return
+        if self.is_within_damage(end):
             self._cut_before_damage(end)
-        chain = self.chain_at(end) if found is None else found[1]
-        assert chain is not None, f"{end} is not a batch boundary of {self}"
+        found = self._ending_at(end)
         self._generation += 1
         if end == self._memory.end:
             return
+        position, chain, timestamp_ms = found
         if end < self._flushed_end:
             # Lower the note before the bytes are cut. A power cut after the cut must not find a note that says they are
             # still there.
@@ -276,37 +224,28 @@ class Log(LogView):
             self._note.flush()
             self._flushed_end, self._flushed_chain = end, chain
             self._shape = None
-        if end == self._memory.start.start.offset and self._segments.damaged_at(end) is not None:
-            self._start_anew(self._memory.start)  # no file has a beginning that could be kept
-            return
-        assert found is not None, f"{end} lies in damage of {self}"
-        self._segments.cut(end, found[0])
-        self._memory.cut(end, chain, found[2], self._segments.active.header.previous_timestamp_ms)
+        self._segments.cut(end, position)
+        self._memory.cut(end, chain, timestamp_ms)
         self._shape = None
 
-    def _look_at(self, end: Offset) -> tuple[int, bytes, Batch | None] | None:
-        """Find the boundary `end`, as `Segments.ending_at` does; None also if `end` is lost.
+    def _ending_at(self, end: Offset) -> tuple[int, bytes, int]:
+        """Find the boundary `end`, as `Segments.ending_at` does.
 
-        The search may discover damage, which is better now than in the middle of a truncation. A range noted here
-        reaches from one index entry to the next, and the disk or the memory usually still has most of its batches. The
-        log puts these batches back and searches again.
+        Raises:
+            OSError: the search met new damage. An open log knows its damage only from index entry to index entry; a
+                start knows it from batch to batch. So the process ends, and the next start judges this damage.
         """
-        while True:
-            try:
-                return self._segments.ending_at(end)
-            except CorruptLog as e:
-                damaged = self.note_damage(e)
-                batches = self.read_again(damaged) if damaged in self.damage else []
-                if not batches and isinstance(e, DamagedRangeRead):
-                    return None
-            try:
-                if batches:
-                    self.repair(damaged, batches)
-            except CorruptLog as e:
-                self.note_damage(e)
+        try:
+            found = self._segments.ending_at(end)
+        except CorruptLog as e:
+            self.note_damage(e)
+            text = f"{e}; a truncation to {end} met this damage. Nothing was cut; the next start judges the damage"
+            raise OSError(errno.EIO, text) from e
+        assert found is not None, f"{end} is not a batch boundary of {self}"
+        return found
 
     def _cut_before_damage(self, end: Offset) -> NoReturn:
-        damaged = self._segments.damaged_at(end)
+        damaged = self._segments.ledger.at(end)
         assert damaged is not None
         lost = Flushed(self._flushed_end, self._flushed_chain)
         lost = max(lost, self._lost or lost)
@@ -346,12 +285,8 @@ class Log(LogView):
         assert self.shape.epoch_below(offset) == snapshot.epoch, f"{snapshot} is another history than {self}"
         chain = self.chain_at(offset)
         assert chain is not None, f"{snapshot} is not a batch boundary of {self}"
-        segment = self._segments.of(offset)
-        last = segment.last_batch_below(offset)
-        timestamp_ms = last.last_timestamp_ms if last else segment.header.previous_timestamp_ms
-        start = LogStart(snapshot, chain, timestamp_ms)
-        write_start(self._directory, start)
-        memory.start = start
+        start = LogStart(snapshot, chain, self._segments.time_below(offset))
+        self._move_start(start)
         self._snapshot = max(snapshot, self._snapshot or snapshot)
         memory.history.forget_below(offset, memory.end)
         self._shape = None
@@ -371,15 +306,17 @@ class Log(LogView):
             assert self.chain_at(snapshot.offset) == chain, f"{snapshot} is another history than {self}"
             self.drop_prefix(snapshot)
         else:
-            damaged = self._segments.damaged_at(snapshot.offset)
+            damaged = self._segments.ledger.at(snapshot.offset)
             assert damaged is not None
-            start = LogStart(snapshot, chain, timestamp_ms)
-            write_start(self._directory, start)
-            self._memory.start = start
-            self._segments.forget_damage_below(start)
-            self._memory.history.start_inside(start, damaged.above(snapshot.offset, chain))
+            self._move_start(LogStart(snapshot, chain, timestamp_ms))
+            self._memory.history.start_inside(self._memory.start, damaged.above(snapshot.offset, chain))
             self.note_snapshot(snapshot)
             self._segments.retire_below(snapshot.offset)
+
+    def _move_start(self, start: LogStart) -> None:
+        write_start(self._directory, start)
+        self._memory.start = start
+        self._segments.ledger.forget_below(start.start.offset, start.chain)
 
     def note_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         """Record that `snapshot` is durable on this node. The newest snapshot counts, because an older one may be
@@ -390,25 +327,23 @@ class Log(LogView):
 
     # --- damage ----------------------------------------------------------------------------------------------------
 
-    def note_damage(self, error: CorruptLog) -> DamagedRange:
-        """Record damage that a reader or a scrub has found, and return the damaged range, which `repair` accepts.
+    def note_damage(self, error: CorruptLog) -> None:
+        """Record damage that a reader or a scrub has found.
 
         Raises:
             CorruptLog: `error` itself, if it does not name a place in this log.
         """
         if isinstance(error, DamagedRangeRead):
-            return error.damaged
+            return  # known already
         name = (error.file or "").removeprefix(f"{self._directory.path_text}/")
         # The log may open the active segment's file again. A flush of the old file handle then proves nothing, so its
         # ticket is void.
         self._generation += 1
-        damaged = self._segments.damage(name, error.position or 0, self._memory.chain, self.shape.epoch_below)
-        if damaged is None:
+        place = LogPlace(self._memory.start, self._memory.chain, self.shape.epoch_below)
+        if not self._segments.damage(name, error.position or 0, place):
             raise error
         self.on_damage(str(error))
-        self._segments.forget_damage_below(self._memory.start)
         self._note.flush()  # as at opening: an older note must not come back while the log has damage
-        return damaged.above(self._memory.start.start.offset, self._memory.start.chain)
 
     def repair(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:
         """Put back, durably, the records that `damaged` (one of `damage`) has lost. All outstanding flush tickets
@@ -419,7 +354,7 @@ class Log(LogView):
             CorruptLog: the repair found more damage around `damaged`; nothing was changed.
             OSError: the disk has no room; `damaged` is still damaged.
         """
-        assert damaged in self._segments.ranges, damaged
+        assert damaged in self.damage, damaged
         check_filling(damaged, batches)
         self._segments.repair(damaged, batches, self._memory.start)
         self._generation += 1

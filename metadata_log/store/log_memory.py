@@ -4,8 +4,13 @@ The log reports every batch to `LogMemory` once the batch is written to a file. 
 of the files.
 """
 
-from metadata_log.format.batch import Batch
-from metadata_log.format.ids import Offset
+from collections.abc import Sequence
+
+from metadata_log.format.batch import Batch, encode, verify_chain
+from metadata_log.format.codec import decode_batch, encode_records
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import Epoch, Offset
+from metadata_log.format.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS, Record
 from metadata_log.store.damage import DamagedRange
 from metadata_log.store.log_history import LogHistory
 from metadata_log.store.log_notes import LogStart
@@ -34,6 +39,44 @@ class LogMemory:
         self.history = LogHistory(start)
         self.tail = Tail(start.start.offset, start.chain, self._tail_bytes)
 
+    def seal(self, records: Sequence[Record], epoch: Epoch, wall_ms: int) -> Batch:
+        """Make the batch with which `records` would continue the log. Its time is `wall_ms`, or the time of the previous
+        batch if the clock was set back.
+
+        Raises:
+            BatchTooLarge: `records` do not fit one batch.
+        """
+        is_control = TYPE_NUMBERS[type(records[0])] >= FIRST_CONTROL_TYPE
+        assert all((TYPE_NUMBERS[type(each)] >= FIRST_CONTROL_TYPE) is is_control for each in records)
+        assert epoch >= self.history.last_epoch, f"epoch {epoch} behind {self.history.last_epoch}"
+        timestamp_ms = max(wall_ms, self.history.last_timestamp_ms)
+        return encode(
+            encode_records(records),
+            base_offset=self.end,
+            epoch=epoch,
+            record_count=len(records),
+            first_timestamp_ms=timestamp_ms,
+            last_timestamp_ms=timestamp_ms,
+            is_control=is_control,
+            previous_chain=self.chain,
+        )
+
+    def check_continued_by(self, batches: Sequence[Batch]) -> None:
+        """Raise LogFormatError unless `batches` continue the log."""
+        end, epoch, chain = self.end, self.history.last_epoch, self.chain
+        for batch in batches:
+            if batch.base_offset != end:
+                raise LogFormatError(
+                    f"a batch with base offset {batch.base_offset}, but the log ends at {end}; not appended"
+                )
+            if batch.epoch < epoch:
+                raise LogFormatError(f"a batch of epoch {batch.epoch} at offset {end}, after epoch {epoch}")
+            if not verify_chain(batch, chain):
+                raise LogFormatError(f"the batch at offset {end} does not continue this log's chain")
+            if batch.is_control:
+                decode_batch(batch)  # refuse a voter set that this release cannot read
+            end, epoch, chain = batch.end_offset, batch.epoch, batch.chain
+
     def append(self, batch: Batch) -> None:
         """Add `batch`, the log's new last batch."""
         self.history.append(batch)
@@ -55,18 +98,14 @@ class LogMemory:
         self.end, self.chain = damaged.end, damaged.chain_after
         self.tail.clear(self.end, self.chain)
 
-    def cut(self, end: Offset, chain: bytes, last: Batch | None, header_time_ms: int) -> None:
-        """Cut back to `end`, with `chain` there; `last` is the batch that ends there.
-
-        `last` is None if the last file now holds no batch. `header_time_ms` is the time in that file's header.
-        """
+    def cut(self, end: Offset, chain: bytes, timestamp_ms: int) -> None:
+        """Cut back to `end`, with `chain` there; `timestamp_ms` is the time of the batch that ends there."""
         self.end, self.chain = end, chain
         if end >= self.tail.start_offset:
             self.tail.truncate(end)
         else:
             self.tail.clear(end, chain)
-        timestamp_ms = max(self.start.timestamp_ms, header_time_ms)
-        last = self.tail.last_batch() or last
-        if last is not None and end > self.start.start.offset:
-            timestamp_ms = last.last_timestamp_ms
+        timestamp_ms = (
+            max(self.start.timestamp_ms, timestamp_ms) if end > self.start.start.offset else self.start.timestamp_ms
+        )
         self.history.forget_from(end, self.start.start.epoch, timestamp_ms)

@@ -23,7 +23,6 @@ from typing import Final, NamedTuple
 
 import google_crc32c
 
-from metadata_log.disk.bad_sectors import read_twice
 from metadata_log.disk.files import Directory, FileTooLarge, is_unreadable
 from metadata_log.format.batch import CHAIN_BYTES
 from metadata_log.format.errors import CorruptLog
@@ -98,37 +97,31 @@ class FlushedNote:
         is_new = not directory.exists(FLUSHED_NAME)
         self._directory = directory
         self._file = directory.open(FLUSHED_NAME, create=True)
-        self.unread: OSError | None = None
-        """Why the disk could not read the note; None if the note was read or is missing."""
         if is_new:
             directory.flush()
 
     def read(self) -> Flushed | None:
-        """Read the note; None if the note is missing, damaged, or unreadable. `unread` tells the last case from the
-        others.
+        """Read the note; None if the note is missing or damaged.
+
+        Raises:
+            OSError: the disk cannot read the note. A start fails then, because the note may name a higher end than the
+                readable batches.
         """
-        self.unread = None
         try:
-            return _unpack(read_twice(lambda: self._file.read_at(0, _FLUSHED.size)))
+            return _unpack(self._file.read_at(0, _FLUSHED.size))
         except OSError as e:
             if not is_unreadable(e):
                 raise
-            self.unread = e
-            return None
+            text = f"{self._directory.path_text}/{FLUSHED_NAME}: the disk cannot read how far this log was durable"
+            raise OSError(
+                e.errno,
+                f"{text} ({e.strerror}). Nothing was changed; the next start reads the note again. If the disk never can, give "
+                "the node a new directory",
+            ) from e
 
     def write(self, end: Offset, chain: bytes) -> None:
         """Note that all records below `end` are durable. The caller has flushed them."""
-        note = _pack(Flushed(end, chain))
-        try:
-            self._file.write_at(0, note)
-        except OSError as e:
-            if self.unread is None or not is_unreadable(e):
-                raise
-            # The note is smaller than the disk's block with the bad sector, so an overwrite would make the kernel read
-            # the rest of the block. A new file does not.
-            self._directory.write_atomic(FLUSHED_NAME, note)
-            self._file.close()
-            self._file, self.unread = self._directory.open(FLUSHED_NAME), None
+        self._file.write_at(0, _pack(Flushed(end, chain)))
 
     def flush(self) -> None:
         """Make the note durable. Call this before the old note becomes false."""

@@ -4,28 +4,25 @@
 is such that the next opening understands what a crash has left:
   1. note the loss, if there is one (`lost`);
   2. cut what is lost;
-  3. make all remaining records durable;
-  4. repair damage that needs no records, such as a damaged header.
+  3. make all remaining records durable, and write damaged headers anew from the batches before.
 Example: a log was durable up to 60, and the disk has lost everything above 40. Without step 1 before step 2, a crash
 after the cut would leave a directory that looks like a whole log with the end 40. The next start would vote as if this
 node had never acknowledged 40..59.
 """
 
-import errno
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from metadata_log.disk.files import Directory, is_full
+from metadata_log.disk.files import Directory
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Offset
-from metadata_log.store.damage import LostTail
+from metadata_log.store.damage import DamageLedger, LostTail
 from metadata_log.store.log_history import QuorumRecord
 from metadata_log.store.log_memory import LogMemory
 from metadata_log.store.log_notes import Flushed, FlushedNote, LogStart, read_lost, read_start, write_lost, write_start
-from metadata_log.store.piece import Piece
 from metadata_log.store.recovery import Recovery
 from metadata_log.store.segment import SegmentHeader, segment_names
+from metadata_log.store.segment_file import Segment
 from metadata_log.store.segment_repair import discard_unfinished
 from metadata_log.store.segments import Segments
 
@@ -81,22 +78,6 @@ def start_anew(directory: Directory, segments: Segments, note: FlushedNote, star
     write_start(directory, start._replace(resetting=False))
 
 
-@contextmanager
-def _read_a_moment_ago() -> Iterator[None]:
-    """Wrap a read of bytes that recovery has just read and found intact.
-
-    Raises:
-        OSError: instead of CorruptLog. A process that ends with CorruptLog is not restarted by its supervisor. A
-            process that ends with OSError is, and the next start judges the damage.
-    """
-    try:
-        yield
-    except CorruptLog as e:
-        raise OSError(
-            errno.EIO, f"{e}; the same bytes were intact a moment ago; the next start judges this damage"
-        ) from e
-
-
 class _Opening:
     """One opening of one log. Call `find` once."""
 
@@ -124,7 +105,6 @@ class _Opening:
         is_new = (
             start is None
             and not segment_names(self._directory)
-            and self._note.unread is None
             and (durable is None or durable.end <= begin.start.offset)
         )
         if is_new or begin.resetting:
@@ -140,14 +120,14 @@ class _Opening:
         # Keep the cut files also if an earlier opening noted the loss and ended before its cut: the remains now look
         # like a torn tail.
         recovery.cut(keep_files=self.lost is not None)
-        if not recovery.pieces or recovery.pieces[-1].end_offset < begin.start.offset:
+        if not recovery.segments or recovery.segments[-1].end_offset < begin.start.offset:
             # (If the damage is below the start, in the segment that contains the start, the log is empty now.)
             self._start_anew(begin)
             return
-        self._segments.adopt(recovery.pieces, recovery.ranges)
-        self._make_durable(recovery.pieces, durable)
+        self._segments.adopt(recovery.segments, DamageLedger(recovery.ranges))
+        self._segments.ledger.forget_below(self.memory.start.start.offset, self.memory.start.chain)
+        self._make_durable(recovery.segments, durable)
         self._segments.retire(recovery.retired_names)
-        self._repair_empty_ranges()
 
     def _judge(self, recovery: Recovery, begin: LogStart) -> Flushed | None:
         """Read the whole log into memory; return how far the log had been durable, if its end is lost."""
@@ -158,9 +138,9 @@ class _Opening:
                 began = True
             memory.add_recovered(item)
         self._refuse_earlier_loss()
-        lost = recovery.settle(may_lose=self._may_be_lost, unread=self._note.unread)
+        lost = recovery.settle(may_lose=self._may_be_lost)
         if not began:  # before a loss is noted: if no record is left, the note needs this log's own first chain
-            memory.begin_at(recovery.start if recovery.pieces else begin)
+            memory.begin_at(recovery.start if recovery.segments else begin)
         return lost
 
     def _may_be_lost(self) -> bool:
@@ -185,37 +165,28 @@ class _Opening:
         self._note.write(self.memory.end, self.memory.chain)
         self._note.flush()
 
-    def _make_durable(self, pieces: Sequence[Piece], durable: Flushed | None) -> None:
-        """Write again and fsync the records above `durable`, the noted end. Records below the noted end are on the disk
-        already.
+    def _make_durable(self, segments: Sequence[Segment], durable: Flushed | None) -> None:
+        """Write again and fsync the records above `durable`, the noted end, and the headers that are lost. Records below the
+        noted end are on the disk already.
         """
         active = self._segments.active
-        for piece in pieces:
+        for segment in segments:
             # The active segment in any case: an earlier process may have been killed between a truncation and its
             # fsync. The cut records also continue the chain, and a power cut would bring them back.
-            if piece is active or durable is None or piece.end_offset > durable.end:
-                with _read_a_moment_ago():
-                    piece.write_again(0 if durable is None else durable.end)
-                piece.file.flush()
-            if piece is not active:
-                piece.release()
+            is_written = segment is active or durable is None or segment.end_offset > durable.end
+            if is_written:
+                segment.write_again(0 if durable is None else durable.end)
+            if segment.is_header_lost:
+                segment.write_header()
+            if is_written or segment.is_header_lost:
+                segment.file.flush()
+            if segment is not active:
+                segment.release()
         self._directory.flush()
         self._note.write(self.memory.end, self.memory.chain)
         # Only this note says that the damaged records had been durable. If a power cut brought back an older note,
         # recovery would treat the damage as a torn tail and cut it.
         self._note.flush()
-
-    def _repair_empty_ranges(self) -> None:
-        """Repair damaged ranges in which no record is missing: the intact batches around each range are enough."""
-        try:
-            while empty := self._segments.empty_ranges():
-                with _read_a_moment_ago():
-                    self._segments.repair(empty[0], (), self.memory.start)
-        except OSError as e:
-            if not is_full(e):
-                raise
-            # Such damage does not prevent a vote, and a node with a full disk should vote. The next start that finds
-            # room repairs it.
 
     def _start_anew(self, start: LogStart) -> None:
         start_anew(self._directory, self._segments, self._note, start)

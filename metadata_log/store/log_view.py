@@ -28,7 +28,6 @@ from metadata_log.store.damage import DamagedRange
 from metadata_log.store.log_history import QuorumRecord
 from metadata_log.store.log_notes import Flushed
 from metadata_log.store.log_opening import Found
-from metadata_log.store.segment_repair import read_again
 from metadata_log.store.segments import Extent, Segments
 
 
@@ -91,22 +90,18 @@ class LogView:
     @property
     def damage(self) -> tuple[DamagedRange, ...]:
         """The ranges that this log has lost between its start and its end, oldest first. Nearly always empty."""
-        if not self._segments.ranges:
-            return ()
-        start = self._memory.start.start.offset
-        return tuple(each for each in self._segments.ranges if each.end > start and each.end > each.start)
+        return self._segments.ledger.ranges
 
     def is_damaged_at(self, offset: Offset) -> bool:
         """Return True if this log has lost the record at `offset`."""
-        return self._segments.damaged_at(offset) is not None
+        return self._segments.ledger.at(offset) is not None
 
     def is_within_damage(self, offset: Offset) -> bool:
         """Return True if this log does not know its chain at `offset`.
 
         (At the offset between two adjacent damaged ranges, a file header still has the chain.)
         """
-        damaged = self._segments.damaged_at(offset)
-        return damaged is not None and damaged.start < offset
+        return self._segments.ledger.within(offset) is not None
 
     @property
     def lost(self) -> Flushed | None:
@@ -156,18 +151,6 @@ class LogView:
             return tuple(tail.read(offset, max_bytes, until))
         return tuple(self._segments.read(offset, max_bytes, until))
 
-    def read_again(self, damaged: DamagedRange) -> list[Batch]:
-        """Return the lost records of `damaged` (one of `damage`), if disk and memory together now have all of them;
-        else nothing.
-        """
-        ranges, tail = self._segments.ranges, self._memory.tail
-        batches = read_again(self._directory, damaged, ranges) if damaged.start < tail.start_offset else []
-        end = batches[-1].end_offset if batches else damaged.start
-        if tail.start_offset <= end < damaged.end:
-            batches += tail.between(end, damaged.end)
-        is_all = bool(batches) and (batches[-1].end_offset, batches[-1].chain) == (damaged.end, damaged.chain_after)
-        return batches if is_all else []
-
     def contradicts(self, snapshot: OffsetAndEpoch) -> bool:
         """Return True if nothing in this log is known to continue `snapshot`: the log ends before it, or has another
         epoch there.
@@ -180,7 +163,7 @@ class LogView:
             return True
         if not self.is_within_damage(offset):
             return offset >= start and self.shape.epoch_below(offset) != epoch
-        damaged = self._segments.damaged_at(offset)
+        damaged = self._segments.ledger.at(offset)
         assert damaged is not None
         before = self.shape.epoch_below(max(damaged.start, start))
         return before is None or not before <= epoch <= damaged.epoch_after

@@ -27,9 +27,12 @@ it as well, because a segment is sealed before the next one exists.
 
 *The note `flushed` is missing or damaged* (no crash causes that). Recovery then has only the segments. If the last
 segment has an intact batch with a later offset behind the damage, the end is lost; otherwise the damage is a torn tail.
-The same rule holds for a sector above the noted end that the disk cannot read: after a power cut the note may be older,
-and a torn sector can be read. If the disk cannot read the note itself, recovery needs a log that reads to a clean end;
-otherwise the start fails, because the unread note may name a higher end.
+
+*A read error never shortens a log.* An unreadable sector inside the log is damage like any other. But recovery does not
+cut bytes that the disk cannot read; the start fails instead. Example, if recovery cut them:
+  1. Node 1 flushes 0..99 and notes 100, then flushes 100..109, acknowledges them, and notes 110.
+  2. The power fails, and the note is 100 again. The disk cannot read the sector with 100..109 for a moment.
+  3. Node 1 takes the sector for a torn tail, cuts at 100, and votes as if it had never acknowledged 100..109.
 
 *The note is older than the node's newest snapshot.* A power cut may bring back such a note. The snapshot was made from
 durable records, so damage below the snapshot's end is not a torn tail. If batches continue the snapshot, recovery goes
@@ -46,17 +49,15 @@ from metadata_log.disk.copy import copy_file
 from metadata_log.disk.files import Directory
 from metadata_log.format.batch import Batch, verify_chain
 from metadata_log.format.errors import CorruptLog, LogFormatError
-from metadata_log.format.ids import Epoch, Offset
+from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.store.damage import DamagedRange, LostTail
-from metadata_log.store.log_notes import FLUSHED_NAME, Flushed, LogStart
-from metadata_log.store.piece import Piece
+from metadata_log.store.log_notes import Flushed, LogStart
 from metadata_log.store.resume import DamagedPlace, Reached, Resume, ResumeSearch
-from metadata_log.store.salvage import intact_batches
+from metadata_log.store.salvage import following, intact_batches
 from metadata_log.store.segment import (
     SEGMENT_HEADER_BYTES,
     BadBatch,
     SegmentHeader,
-    UnreadableBatch,
     UnsupportedSegment,
     base_offset_of,
     header_of,
@@ -65,23 +66,14 @@ from metadata_log.store.segment import (
     segment_names,
     walk,
 )
+from metadata_log.store.segment_file import IndexEntry, Segment
 
 DAMAGED_SUFFIX: Final = ".damaged"
+_WINDOW_BYTES: Final = 1 << 20
 
 
 class _AnotherHistory(Exception):
     """An intact segment that does not belong to this log. Recovery does not read the files behind it."""
-
-
-def following(directory: Directory, place: Flushed) -> Iterator[Batch]:
-    """Find the intact batches that continue `place`, one after the other. Damage elsewhere does not matter."""
-    end, chain = place
-    for name in segment_names(directory):
-        with closing(directory.open(name)) as file:
-            for _, batch in intact_batches(file, SEGMENT_HEADER_BYTES, end):
-                if batch.base_offset == end and verify_chain(batch, chain):
-                    end, chain = batch.end_offset, batch.chain
-                    yield batch
 
 
 def _furthest_known(directory: Directory, note: Flushed | None, snapshot: Flushed | None) -> Flushed | None:
@@ -113,12 +105,9 @@ class Recovery:
             first -= 1
         self.retired_names = names[:first]
         """Segments wholly below the log's start. A crash prevented their retirement."""
-        self.pieces: list[Piece] = []
-        """The intact pieces, oldest first. A piece is the part of one file without damage inside. The last piece may be
-        empty."""
+        self.segments: list[Segment] = []
+        """The segments of the log, oldest first. The last one may be empty."""
         self.ranges: list[DamagedRange] = []
-        """The damaged ranges between pieces. A range may have no records: a damaged header, or other bytes between two
-        batches."""
         self._directory = directory
         self._names = names[first:]
         self._start = start
@@ -145,7 +134,8 @@ class Recovery:
         """
         if self._start is not None:
             return self._start
-        header = self.pieces[0].header
+        header = self.segments[0].header
+        assert header is not None, "a log whose start is not noted begins with an intact header"
         return LogStart(header.start, header.previous_chain, header.previous_timestamp_ms)
 
     @property
@@ -158,41 +148,31 @@ class Recovery:
     def read(self) -> Iterator[Batch | DamagedRange]:
         """Read everything, in order, including batches below the log's start."""
         index = 0
-        resume: Resume | None = None
         while index < len(self._names):
             try:
-                yield from self._read_file(index, resume)
-                index, resume = index + 1, None
+                yield from self._read_file(index)
+                index += 1
                 continue
             except _AnotherHistory as e:
                 self._foreign = True
                 self._damage = DamagedPlace(index, 0, self._end, str(e))
                 return
             except BadBatch as e:
-                damage = DamagedPlace(index, e.position, self._end, str(e), isinstance(e, UnreadableBatch))
+                damage = DamagedPlace(index, e.position, self._end, str(e))
             if self._chain is None and self._start is not None:
                 self._begin_at_start(self._start)
             resume = None if self._chain is None else self._resume_behind(damage)
-            if resume is None:
+            if resume is None or not self._step_over(damage, resume):
                 self._damage = damage
                 return
-            if self._has_nothing_before(resume):
-                self.pieces.pop()  # the disk could not read the very first batch before, and can now
-                index = resume.file_index
-                continue
-            yield self._step_over(damage, resume)
+            if resume.header.start.offset > damage.offset:
+                yield self._missing(damage, resume)
             index = resume.file_index
 
-    def _has_nothing_before(self, resume: Resume) -> bool:
-        """Return True if the last piece is empty and the log goes on at the same place."""
-        place = (self._names[resume.file_index], resume.position, resume.position)
-        return any((each.name, each.first_position, each.end_position) == place for each in self.pieces[-1:])
-
-    def _read_file(self, index: int, resume: Resume | None) -> Iterator[Batch]:
-        """Read the batches of one file, or those behind the damage in it."""
-        segment = self._open(index, resume)
-        self.pieces.append(segment)
-        for position, batch in walk(segment.file, segment.first_position, segment.file.size()):
+    def _read_file(self, index: int) -> Iterator[Batch]:
+        """Read the batches of one file, or the rest of them behind a gap."""
+        segment = self._last_segment(index) or self._open(index)
+        for position, batch in walk(segment.file, segment.end_position, segment.file.size()):
             previous_chain = self._continue(position, batch)
             segment.extend(batch, previous_chain)
             yield batch
@@ -200,20 +180,24 @@ class Recovery:
             raise BadBatch(segment.end_position, "something other than zeros after the last batch")
         segment.release()
 
-    def _open(self, index: int, resume: Resume | None) -> Piece:
-        name = self._names[index]
-        if resume is not None and (resume.position > SEGMENT_HEADER_BYTES or resume.file_index != index):
-            return Piece(self._directory, name, resume.header, resume.position)
+    def _last_segment(self, index: int) -> Segment | None:
+        """Return the segment of the `index`-th file, if it was opened before."""
+        return next((each for each in self.segments[-1:] if each.name == self._names[index]), None)
+
+    def _open(self, index: int) -> Segment:
         try:
-            segment = Piece.open(self._directory, name)
+            segment = Segment.open(self._directory, self._names[index])
         except UnsupportedSegment as e:
             raise _AnotherHistory(str(e)) from e
         except LogFormatError as e:
-            if resume is not None:
-                return Piece(self._directory, name, resume.header, resume.position)
             raise BadBatch(0, str(e)) from e
-        if resume is None:
+        try:
+            assert segment.header is not None
             self._enter(segment.header)
+        except BaseException:
+            segment.release()
+            raise
+        self.segments.append(segment)
         return segment
 
     def _enter(self, header: SegmentHeader) -> None:
@@ -277,7 +261,45 @@ class Recovery:
         reached = Reached(self._epoch, self._chain, self._time_ms)
         return ResumeSearch(self._directory, self._names, self._known, damage, reached).find()
 
-    def _step_over(self, damage: DamagedPlace, resume: Resume) -> DamagedRange:
+    def _step_over(self, damage: DamagedPlace, resume: Resume) -> bool:
+        """Give each file from `damage` to `resume` its gap. Returns False if the file has another gap already."""
+        if (damage.file_index, damage.position) == (resume.file_index, resume.position):
+            return True  # the disk could not read the place before, and can now
+        before = self._last_segment(damage.file_index)
+        if before is not None and before.gap_start is not None:
+            return False
+        end, chain = resume.header.start.offset, self._chain
+        for index in range(damage.file_index, resume.file_index + 1):
+            name, is_last = self._names[index], index == resume.file_index
+            if is_last and resume.position == SEGMENT_HEADER_BYTES and header_of(self._directory, name) is not None:
+                return True  # an intact file follows; or this file, whose header could not be read before
+            base = base_offset_of(name)
+            assert base is not None
+            if self._last_segment(index) is None:
+                if self.segments and base < self._end:
+                    continue  # a foreign file without a header, between two files of this log
+                header = resume.header if resume.header.start.offset == base else self._header_instead(base)
+                self.segments.append(Segment(self._directory, name, header, is_header_lost=True))
+            segment = self.segments[-1]
+            if is_last and resume.position == segment.end_position:
+                return True  # only the header is damaged
+            following = end if is_last else base_offset_of(self._names[index + 1])
+            assert following is not None
+            goes_on = IndexEntry(
+                following, resume.position if is_last else segment.file.size(), resume.header.previous_chain
+            )
+            segment.step_over(goes_on, chain, is_end_known=following == end)
+            chain = None
+        return True
+
+    def _header_instead(self, base: Offset) -> SegmentHeader | None:
+        """Return the header of a file whose own header is damaged, from the batch before; None if that is damaged, too."""
+        assert self._chain is not None
+        if base != self._end:
+            return None
+        return SegmentHeader(OffsetAndEpoch(self._end, self._epoch), self._chain, self._time_ms)
+
+    def _missing(self, damage: DamagedPlace, resume: Resume) -> DamagedRange:
         """Record a damaged range. The part of the range below the log's start is left out: those records are not
         missing.
         """
@@ -287,57 +309,55 @@ class Recovery:
         if self._start is not None and start < self._start.start.offset < end:
             start, chain_before = self._start.start.offset, self._start.chain
             self._kept.add(Flushed(start, chain_before))
-        damaged = DamagedRange(
-            start,
-            end,
-            chain_before,
-            chain_after,
-            file=self._names[damage.file_index],
-            position=damage.position,
-            end_file=self._names[resume.file_index],
-            end_position=resume.position,
-            epoch_after=epoch_after,
-            timestamp_after_ms=timestamp_ms,
-        )
+        name = self._names[damage.file_index]
+        damaged = DamagedRange(start, end, chain_before, chain_after, name, damage.position, epoch_after, timestamp_ms)
         self.ranges.append(damaged)
-        if end > damage.offset:
-            self._end, self._epoch, self._chain, self._time_ms = end, epoch_after, chain_after, timestamp_ms
-            self._check_promises()
+        self._end, self._epoch, self._chain, self._time_ms = end, epoch_after, chain_after, timestamp_ms
+        self._check_promises()
         return damaged
 
     # --- judging ---------------------------------------------------------------------------------------------------
 
-    def settle(self, *, may_lose: Callable[[], bool], unread: OSError | None = None) -> Flushed | None:
+    def settle(self, *, may_lose: Callable[[], bool]) -> Flushed | None:
         """Judge: return how far the log had been durable if its end is lost; None if no end is lost. Changes nothing.
-
-        `unread` is the error with which the disk refused to read the note `flushed`. In that case only a log that reads
-        to a clean end is accepted: there may have been acknowledged records behind the last readable one.
 
         Raises:
             LostTail: the log's durable end is lost, and `may_lose` returns False.
             CorruptLog: the files do not hold what was written, or do not belong together.
-            OSError: `unread`, if the log does not read to a clean end. The disk may be able to read the note at the
-                next start.
+            OSError: the disk cannot read bytes that would be cut. The disk may be able to read them at the next start.
         """
         damage, where = self._damage, self._where()
         if self._foreign:
             raise where
-        if unread is not None and (damage is not None or not self.pieces):
-            text = f"{self._directory.path_text}/{FLUSHED_NAME}: the disk cannot read how far this log was durable"
-            raise OSError(
-                unread.errno, f"{text} ({unread.strerror}), and without that no damage can be judged: {where}"
-            ) from unread
+        if damage is not None:
+            self._check_readable(damage)
         promised = max(self._promised, default=Flushed(0, b""))
         lost = promised if self._end < promised.end else None
         if lost is None and damage is not None:
             lost = self._lost_behind(damage)
-        if not self.pieces and lost is None and not self._is_empty():
+        if not self.segments and lost is None and not self._is_empty():
             raise where
-        if self.pieces:
+        if self.segments:
             self._check_promises_kept()
         if lost is not None and not may_lose():
             raise LostTail.what(where, self._end, lost.end, lost.chain)
         return lost
+
+    def _check_readable(self, damage: DamagedPlace) -> None:
+        """Raise OSError if the disk cannot read all bytes from `damage` on, which a cut would remove."""
+        for index in range(damage.file_index, len(self._names)):
+            position = damage.position if index == damage.file_index else 0
+            with closing(self._directory.open(self._names[index])) as file:
+                try:
+                    while data := file.read_at(position, _WINDOW_BYTES):
+                        position += len(data)
+                except OSError as e:
+                    text = f"{self._where()}; the disk cannot read the bytes behind that ({e.strerror})"
+                    raise OSError(
+                        e.errno,
+                        f"{text}. Nothing was cut; the next start reads them again. If the disk never can, give the node a new "
+                        "directory",
+                    ) from e
 
     def _is_empty(self) -> bool:
         """Return True if the log has only a file without a header at its start, and the note knows of no record above
@@ -352,9 +372,9 @@ class Recovery:
         damage, path = self._damage, self._directory.path_text
         if damage is not None:
             return CorruptLog.at(f"{path}/{self._names[damage.file_index]}", damage.position, self._end, damage.reason)
-        if not self.pieces:
+        if not self.segments:
             return CorruptLog.at(f"{path}/no segment", 0, self._end, "there is no log")
-        last = self.pieces[-1]
+        last = self.segments[-1]
         return CorruptLog.at(f"{path}/{last.name}", last.end_position, self._end, "the log ends here")
 
     def _check_promises_kept(self) -> None:
@@ -369,7 +389,7 @@ class Recovery:
         """Return how far the records behind `damage` had been durable; None if they are a torn tail, as far as can be
         known.
         """
-        without_note = self._note is None or damage.is_unreadable
+        without_note = self._note is None
         if not without_note and damage.offset >= self._snapshot_end:
             return None
         last: Flushed | None = None
@@ -391,8 +411,8 @@ class Recovery:
     def set_aside(self) -> None:
         """Copy the file from which `cut` will take bytes, durably, for later inspection."""
         damage = self._damage
-        if damage is not None and self.pieces and self.pieces[-1].name == self._names[damage.file_index]:
-            copy_file(self._directory, self.pieces[-1].name, self.pieces[-1].name + DAMAGED_SUFFIX)
+        if damage is not None and self.segments and self.segments[-1].name == self._names[damage.file_index]:
+            copy_file(self._directory, self.segments[-1].name, self.segments[-1].name + DAMAGED_SUFFIX)
 
     def cut(self, *, keep_files: bool) -> None:
         """End the log where it is intact, durably. Delete whole files behind that, or keep them as `*.damaged`."""
@@ -401,7 +421,7 @@ class Recovery:
         damage = self._damage
         if damage is None:
             return
-        kept = self._names.index(self.pieces[-1].name) + 1 if self.pieces else 0
+        kept = self._names.index(self.segments[-1].name) + 1 if self.segments else 0
         # Newest first: after a crash in here the directory again has an intact log with a torn tail.
         for name in reversed(self._names[kept:]):
             if keep_files:
@@ -410,4 +430,4 @@ class Recovery:
                 self._directory.remove(name)
         self._directory.flush()
         if damage.file_index < kept:
-            self.pieces[-1].cut_tail()
+            self.segments[-1].cut_tail()

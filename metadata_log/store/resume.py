@@ -32,8 +32,6 @@ class DamagedPlace(NamedTuple):
     position: int
     offset: Offset
     reason: str
-    is_unreadable: bool = False
-    """The disk cannot read the place. A power cut never causes that."""
 
 
 class Resume(NamedTuple):

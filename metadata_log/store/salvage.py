@@ -9,14 +9,16 @@ behind damage is believed only if it leads, batch by batch, to a chain that is k
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Final
 
 from metadata_log.disk.bad_sectors import read_around
-from metadata_log.disk.files import File
+from metadata_log.disk.files import Directory, File
 from metadata_log.format.batch import BATCH_BYTES_MAX, HEADER_BYTES, HEADER_PATTERN, Batch, decode, verify_chain
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Epoch, Offset
 from metadata_log.store.log_notes import Flushed
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, segment_names
 
 _WINDOW_BYTES: Final = 256 << 10
 
@@ -32,7 +34,7 @@ def intact_batches(file: File, position: int, lowest: Offset) -> Iterator[tuple[
     while position < size:
         # Read each byte once: a disk may take seconds before it reports that it cannot read.
         wanted = BATCH_BYTES_MAX + _WINDOW_BYTES - len(data)
-        data += read_around(file, position + len(data), wanted, lambda _: None)
+        data += read_around(file, position + len(data), wanted)
         if not data:
             return  # the file was cut meanwhile
         passed = 0
@@ -51,6 +53,17 @@ def _intact_at(data: bytes, position: int, lowest: Offset) -> Batch | None:
     except LogFormatError:
         return None
     return batch if batch.base_offset >= lowest else None
+
+
+def following(directory: Directory, place: Flushed) -> Iterator[Batch]:
+    """Find the intact batches that continue `place`, one after the other. Damage elsewhere does not matter."""
+    end, chain = place
+    for name in segment_names(directory):
+        with closing(directory.open(name)) as file:
+            for _, batch in intact_batches(file, SEGMENT_HEADER_BYTES, end):
+                if batch.base_offset == end and verify_chain(batch, chain):
+                    end, chain = batch.end_offset, batch.chain
+                    yield batch
 
 
 def first_that_leads_to(known: Flushed, batches: Iterator[tuple[int, Batch]], epoch: Epoch) -> tuple[int, Batch] | None:

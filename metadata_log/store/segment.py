@@ -17,11 +17,11 @@ import re
 import struct
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
 import google_crc32c
 
-from metadata_log.disk.bad_sectors import SECTOR_BYTES, read_around
+from metadata_log.disk.bad_sectors import read_around
 from metadata_log.disk.files import Directory, File
 from metadata_log.format.batch import HEADER_BYTES, Batch, batch_length, decode
 from metadata_log.format.errors import LogFormatError
@@ -59,10 +59,6 @@ class BadBatch(Exception):
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(reason)
         self.position = position
-
-
-class UnreadableBatch(BadBatch):
-    """The disk cannot read the bytes at `position`, so the log cannot tell whether a batch begins there."""
 
 
 class UnsupportedSegment(LogFormatError):
@@ -116,11 +112,7 @@ def read_header(file: File) -> SegmentHeader:
     Raises:
         LogFormatError: the header is damaged or unreadable, or its version is not supported.
     """
-
-    def refuse(_: int) -> NoReturn:
-        raise LogFormatError("the disk cannot read the segment header")
-
-    return unpack_header(read_around(file, 0, SEGMENT_HEADER_BYTES, refuse))
+    return unpack_header(read_around(file, 0, SEGMENT_HEADER_BYTES))
 
 
 def segment_names(directory: Directory) -> list[str]:
@@ -169,35 +161,24 @@ def walk(file: File, position: int, stop: int) -> Iterator[tuple[int, Batch]]:
 
     Raises:
         BadBatch: the bytes at some position are neither the end nor an intact batch.
-        UnreadableBatch: as BadBatch, because the disk cannot read those bytes.
     """
     window, window_start = b"", position
-    unreadable: list[int] = []
-
-    def bad(length: int, reason: str) -> BadBatch:
-        if any(each < position + length and position < each + SECTOR_BYTES for each in unreadable):
-            return UnreadableBatch(position, "the disk cannot read it")
-        return BadBatch(position, reason)
 
     def read(length: int) -> bytes:
-        return read_around(file, position, max(length, min(_WINDOW_BYTES, stop - position)), unreadable.append)
+        return read_around(file, position, max(length, min(_WINDOW_BYTES, stop - position)))
 
     while position < stop:
         at = position - window_start
         if len(window) - at < HEADER_BYTES:
             window, window_start, at = read(HEADER_BYTES), position, 0
         if not window or window[at] == 0:
-            end = bad(1, "")
-            if isinstance(end, UnreadableBatch):
-                raise end
             return
-        length = HEADER_BYTES
         try:
             length = batch_length(window, at)
             if at + length > len(window):
                 window, window_start, at = read(length), position, 0
             batch = decode(window, at)
         except LogFormatError as e:
-            raise bad(length, str(e)) from e
+            raise BadBatch(position, str(e)) from e
         yield position, batch
         position += length

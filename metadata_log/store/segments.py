@@ -1,15 +1,12 @@
 """All segment files of one log, oldest first. The last one is active; the others are sealed.
 
-    piece          piece        piece            piece (active)
-    [------------)[------)~~~~~~[--------------)[------------)
-    file 0        file 1: damaged inside        file 2
+    segment        segment            segment          segment (active)
+    [------------)[------~~~~~~------)[--------------)[------------)
+                         damaged range [130, 170)
 
-A *piece* is the intact part of one file, without damage inside: nearly always the whole file. Between two adjacent
-pieces there is nothing, or one damaged range. So a reader meets damage only at the end of a piece.
-
-Example: file 1 has the records 100..199, and a scrub finds damage at 150. The index has entries at 100, 140 and 170.
-Afterwards file 1 has two pieces, [100, 140) and [170, 200), and the damaged range [140, 170) between them. A read at
-120 returns the batches up to 139; a read at 150 raises DamagedRangeRead.
+A reader meets damage where the ledger (`damage`) has a range, and nowhere else. Example: file 1 has the records
+100..199, and a scrub finds damage at 150. The index has entries at 100, 130 and 170. From now on the range [130, 170)
+is damaged. A read at 120 returns the batches up to 129; a read at 130 raises DamagedRangeRead.
 
 Several files are changed in an order that leaves a log after any crash, although perhaps an older one:
   * a cut deletes the newest file first, so that no gap opens;
@@ -22,19 +19,20 @@ At most `OPEN_FILES_MAX` sealed files are kept open.
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from metadata_log.disk.files import Directory
 from metadata_log.format.batch import Batch, verify_chain
 from metadata_log.format.errors import CorruptLog
-from metadata_log.format.ids import Offset
+from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.store.archive import Archive
-from metadata_log.store.damage import DamagedRange, DamagedRangeRead
+from metadata_log.store.damage import DamagedRange, DamagedRangeRead, DamageLedger
+from metadata_log.store.log_memory import LogMemory
 from metadata_log.store.log_notes import LogStart
-from metadata_log.store.piece import EpochBelow, Piece
 from metadata_log.store.segment import BadBatch, SegmentHeader, base_offset_of, segment_names, walk
-from metadata_log.store.segment_repair import may_rewrite, repair_range
+from metadata_log.store.segment_file import Segment
+from metadata_log.store.segment_repair import repaired
 
 OPEN_FILES_MAX: Final = 8
 """Maximum number of sealed files that are kept open."""
@@ -50,90 +48,117 @@ class Extent(NamedTuple):
     """The chain before the first batch; None if the batches have no chain to check (batches of a snapshot)."""
 
 
+class LogPlace(NamedTuple):
+    """What a log knows of its start, its end, and the epochs between."""
+
+    start: LogStart
+    end_chain: bytes
+    epoch_below: Callable[[Offset], Epoch | None]
+    """Return the epoch of the record below an offset; None if that record is outside the log."""
+
+
 class Segments:
-    """The pieces and damaged ranges of one log. Never empty once the log is open."""
+    """The segments and damaged ranges of one log. Never empty once the log is open."""
 
     def __init__(self, directory: Directory, *, archive: bool) -> None:
         self._directory = directory
         self.archive = Archive(directory) if archive else None
-        self._pieces: list[Piece] = []
-        self._opened: deque[Piece] = deque()
-        self.ranges: list[DamagedRange] = []
-        """The damaged ranges, oldest first. Each one ends where a piece begins."""
+        self._files: list[Segment] = []
+        self._opened: deque[Segment] = deque()
+        self.ledger = DamageLedger()
 
     @property
-    def active(self) -> Piece:
-        return self._pieces[-1]
+    def active(self) -> Segment:
+        return self._files[-1]
 
     @property
-    def pieces(self) -> tuple[Piece, ...]:
-        return tuple(self._pieces)
+    def files(self) -> tuple[Segment, ...]:
+        return tuple(self._files)
 
     @property
     def size_bytes(self) -> int:
         """The bytes of all segments, up to the end of their last batches."""
-        return sum(piece.end_position - piece.first_position for piece in self._pieces)
+        return sum(each.end_position for each in self._files)
 
-    def of(self, offset: Offset) -> Piece:
-        """Return the piece that has the record at `offset`, or ends there; if `offset` is damaged, the piece before."""
-        index = bisect_right(self._pieces, offset, key=lambda each: each.base_offset) - 1
-        piece = self._pieces[max(0, index)]
-        if piece is not self._pieces[-1] and piece not in self._opened:
-            self._opened.append(piece)
+    def of(self, offset: Offset) -> Segment:
+        """Return the segment that has the record at `offset`, or ends there."""
+        index = bisect_right(self._files, offset, key=lambda each: each.base_offset) - 1
+        segment = self._files[max(0, index)]
+        if segment is not self._files[-1] and segment not in self._opened:
+            self._opened.append(segment)
             if len(self._opened) > OPEN_FILES_MAX:
                 oldest = self._opened.popleft()
-                if oldest is not self._pieces[-1]:
+                if oldest is not self._files[-1]:
                     oldest.release()
-        return piece
-
-    def damaged_at(self, offset: Offset) -> DamagedRange | None:
-        """Return the damaged range that includes the record at `offset`."""
-        for each in self.ranges:
-            if each.start <= offset < each.end:
-                return each
-        return None
-
-    def adopt(self, pieces: list[Piece], ranges: list[DamagedRange]) -> None:
-        """Replace all pieces and ranges by those of a recovery or a repair."""
-        self._pieces, self.ranges = pieces, ranges
-        self._opened.clear()
-        for piece in pieces[:-1]:
-            piece.release()
-
-    def create(self, header: SegmentHeader) -> Piece:
-        """Seal the active segment and create a new one, durable together with its name."""
-        if self._pieces:
-            self.active.seal()
-        segment = Piece.create(self._directory, header)
-        sealed = self._pieces[-1:]
-        self._pieces.append(segment)
-        for piece in sealed:
-            self.of(piece.base_offset)
         return segment
+
+    def adopt(self, files: Sequence[Segment], ledger: DamageLedger) -> None:
+        """Replace all segments and ranges by those of a recovery or a repair."""
+        self._files, self.ledger = list(files), ledger
+        self._opened.clear()
+        for each in self._files[:-1]:
+            each.release()
+
+    def create(self, header: SegmentHeader) -> Segment:
+        """Seal the active segment and create a new one, durable together with its name."""
+        if self._files:
+            self.active.seal()
+        segment = Segment.create(self._directory, header)
+        sealed = self._files[-1:]
+        self._files.append(segment)
+        for each in sealed:
+            self.of(each.base_offset)
+        return segment
+
+    def write(self, batches: Sequence[Batch], memory: LogMemory, segment_bytes: int) -> None:
+        """Append verified batches, with one write for all batches that fit into the active segment.
+
+        Raises:
+            OSError: the disk is full or broken; `memory` has the batches that were appended.
+        """
+        run: list[Batch] = []
+        run_end = self.active.end_position
+        for batch in batches:
+            if run_end + len(batch.data) > segment_bytes and batch.base_offset > self.active.base_offset:
+                self._write_run(run, memory, segment_bytes)
+                place = OffsetAndEpoch(memory.end, memory.history.last_epoch)
+                self.create(SegmentHeader(place, memory.chain, memory.history.last_timestamp_ms))
+                run, run_end = [], self.active.end_position
+            run.append(batch)
+            run_end += len(batch.data)
+        self._write_run(run, memory, segment_bytes)
+
+    def _write_run(self, run: Sequence[Batch], memory: LogMemory, segment_bytes: int) -> None:
+        active = self.active
+        if run:
+            data = run[0].data if len(run) == 1 else b"".join([batch.data for batch in run])
+            active.append(data, segment_bytes)
+        for batch in run:
+            active.extend(batch, memory.chain)
+            memory.append(batch)
 
     def cut(self, end: Offset, position: int) -> None:
         """Remove everything from `end` on, durably. `ending_at` has found `end` at `position`. Nothing is read
         again.
         """
-        keep = bisect_right(self._pieces, end, key=lambda each: each.base_offset)
-        last = base_offset_of(self._pieces[keep - 1].name)
-        assert last is not None
-        for piece in reversed(self._pieces[keep:]):
-            piece.release()
+        keep = bisect_right(self._files, end, key=lambda each: each.base_offset)
+        last = self._files[keep - 1].base_offset
+        for each in reversed(self._files[keep:]):
+            each.release()
         gone = [name for name in segment_names(self._directory) if (base_offset_of(name) or 0) > last]
         for name in reversed(gone):
             self._directory.remove(name)
         if gone:
             self._directory.flush()
-        del self._pieces[keep:]
-        self.ranges = [each for each in self.ranges if each.end <= end]
+        del self._files[keep:]
+        self.ledger.cut(end)
         self._opened.clear()
         self.active.cut(end, position)
 
     def remove_all(self) -> None:
         """Delete every segment in the directory, open or not."""
         self.close()
-        self._pieces, self.ranges = [], []
+        self._files, self.ledger = [], DamageLedger()
         self._opened.clear()
         for name in segment_names(self._directory):
             self._directory.remove(name)
@@ -141,13 +166,11 @@ class Segments:
 
     def retire_below(self, start: Offset) -> list[str]:
         """Retire the files that are wholly below `start`. Return their names."""
-        keep = max(0, bisect_right(self._pieces, start, key=lambda each: each.base_offset) - 1)
-        for piece in self._pieces[:keep]:
-            piece.release()
-        del self._pieces[:keep]
-        self.ranges = [each for each in self.ranges if each.end > start]
-        first = base_offset_of(self._pieces[0].name)
-        assert first is not None
+        keep = max(0, bisect_right(self._files, start, key=lambda each: each.base_offset) - 1)
+        for each in self._files[:keep]:
+            each.release()
+        del self._files[:keep]
+        first = self._files[0].base_offset
         return self.retire([name for name in segment_names(self._directory) if (base_offset_of(name) or 0) < first])
 
     def retire(self, names: list[str]) -> list[str]:
@@ -169,18 +192,32 @@ class Segments:
         Raises:
             DamagedRangeRead: `offset` is inside damage, so the log no longer knows.
         """
-        place = self._holding(offset).locate(offset)
+        self._refuse(self.ledger.within(offset))
+        known = self.ledger.chain_at(offset)
+        if known is not None:
+            return known
+        place = self.of(offset).locate(offset)
         return place[1] if place else None
 
-    def ending_at(self, offset: Offset) -> tuple[int, bytes, Batch | None] | None:
-        """Return the position of the boundary `offset` in its file, the chain there, and the batch before, if that
-        piece has one.
+    def ending_at(self, offset: Offset) -> tuple[int, bytes, int] | None:
+        """Return the position of the boundary `offset` in its file, the chain there, and the time of the batch before.
 
         Returns None if `offset` is not a boundary. Raises as `chain_at` does.
         """
-        piece = self._holding(offset)
-        place = piece.locate(offset)
-        return (*place, piece.last_batch_below(offset)) if place else None
+        self._refuse(self.ledger.within(offset))
+        place = self.of(offset).locate(offset)
+        return (*place, self.time_below(offset)) if place else None
+
+    def time_below(self, offset: Offset) -> int:
+        """Return the time of the batch that ends at the boundary `offset`; 0 if it is not known any more."""
+        for each in self.ledger.ranges:
+            if each.end == offset:
+                return each.timestamp_after_ms
+        segment = self.of(offset)
+        last = segment.last_batch_below(offset)
+        if last is not None:
+            return last.last_timestamp_ms
+        return segment.header.previous_timestamp_ms if segment.header is not None else 0
 
     def read(self, offset: Offset, max_bytes: int, until: Offset) -> list[Batch]:
         """Read batches from the boundary `offset` on, from disk: at least one if any batch ends at or below `until`.
@@ -191,101 +228,91 @@ class Segments:
         """
         taken: list[Batch] = []
         while offset < until:
-            piece = self.of(offset)
-            if not piece.base_offset <= offset < piece.end_offset:
-                if taken:
-                    return taken
-                self._refuse(offset)
-            place = piece.locate(offset)
+            damaged = self.ledger.at(offset)
+            if damaged is not None and taken:
+                return taken
+            self._refuse(damaged)
+            segment = self.of(offset)
+            place = segment.locate(offset)
             assert place is not None, f"{offset} is not a batch boundary"
-            for _, batch in piece.batches(place[0]):
+            for _, batch in segment.batches(place[0]):
                 max_bytes -= len(batch.data)
                 if batch.end_offset > until or (taken and max_bytes < 0):
                     return taken
                 taken.append(batch)
-            offset = piece.end_offset
+            assert taken and taken[-1].end_offset > offset, f"no batch at {offset} in {segment.name}"
+            offset = taken[-1].end_offset
         return taken
 
-    def _holding(self, offset: Offset) -> Piece:
-        piece = self.of(offset)
-        if not piece.base_offset <= offset <= piece.end_offset:
-            self._refuse(offset)
-        return piece
-
-    def _refuse(self, offset: Offset) -> None:
-        damaged = self.damaged_at(offset)
-        assert damaged is not None, f"a gap at {offset} that is not a damaged range"
-        raise DamagedRangeRead.of(self._directory.path_text, damaged)
+    def _refuse(self, damaged: DamagedRange | None) -> None:
+        if damaged is not None:
+            raise DamagedRangeRead.of(self._directory.path_text, damaged)
 
     # --- damage that shows later -----------------------------------------------------------------------------------
 
     def extents(self) -> list[Extent]:
         """Return the parts of the sealed segments that are believed to be intact."""
         return [
-            Extent(piece.name, piece.first_position, piece.end_position, piece.header.previous_chain)
-            for piece in self._pieces[:-1]
+            Extent(each.name, *stretch, each.entry_at(stretch.position).previous_chain)
+            for each in self._files[:-1]
+            for stretch in each.stretches
         ]
 
-    def damage(self, name: str, position: int, end_chain: bytes, epoch_below: EpochBelow) -> DamagedRange | None:
-        """Record damage at `position` of the file `name`. Returns None if no piece covers that position (any more).
+    def damage(self, name: str, position: int, log: LogPlace) -> bool:
+        """Record damage at `position` of the file `name`. Returns False if no readable batch covers that position (any more).
 
-        The damaged range reaches from the last index entry before the damage to the next entry behind it. `end_chain`
-        is the chain at the log's end.
+        The damaged range reaches from the last index entry before the damage to the next entry behind it, and includes
+        the range that the file has already.
         """
-        i = next((i for i, each in enumerate(self._pieces) if each.name == name and each.holds(position)), None)
+        i = next((i for i, each in enumerate(self._files) if each.name == name and each.holds(position)), None)
         if i is None:
-            return None
-        piece = self._pieces[i]
-        following = self._pieces[i + 1] if i + 1 < len(self._pieces) else None
-        before, after = piece.split(position, end_chain, epoch_below)
-        place = before.locate(before.end_offset)
-        assert place is not None
-        ahead = None
-        if before.end_offset == before.base_offset:
-            ahead = next((each for each in self.ranges if each.end == before.base_offset), None)
-        kept = [before] if ahead is None else []
-        behind = after
-        if following is not None and after.end_offset == after.base_offset:
-            behind = following  # nothing before the next piece is known to be intact
-        else:
-            kept.append(after)
-        damaged = DamagedRange(
-            ahead.start if ahead else before.end_offset,
-            behind.base_offset,
-            ahead.chain_before if ahead else place[1],
-            behind.header.previous_chain,
-            file=ahead.file if ahead else name,
-            position=ahead.position if ahead else before.end_position,
-            end_file=behind.name,
-            end_position=behind.first_position,
-            epoch_after=behind.header.start.epoch,
-            timestamp_after_ms=behind.header.previous_timestamp_ms,
-        )
-        self._pieces[i : i + 1] = kept
-        others = [each for each in self.ranges if each.end <= damaged.start or each.start >= damaged.end]
-        self.ranges = sorted([*others, damaged])
+            return False
+        segment, following = self._files[i], [each.header for each in self._files[i + 1 : i + 2]]
+        end_chain = following[0].previous_chain if following and following[0] else log.end_chain
+        known = self.ledger.overlapping(segment.base_offset, segment.end_offset)
+        first, behind = segment.damage(position, end_chain)
         self._opened.clear()
-        return damaged
-
-    def forget_damage_below(self, start: LogStart) -> None:
-        """Drop damage below the log's start: the log does not miss those records."""
-        offset = start.start.offset
-        self.ranges = [each.above(offset, start.chain) for each in self.ranges if each.end > offset]
-
-    def empty_ranges(self) -> list[DamagedRange]:
-        """Return the damaged ranges without a missing record that can be repaired without harm to the other ranges."""
-        empty = [each for each in self.ranges if each.start == each.end]
-        return [each for each in empty if may_rewrite(self._directory, each, self.ranges)]
+        if known is None or (first is not None and first.base_offset < known.start):
+            assert first is not None, f"{name} begins with a gap that is no damage"
+            start, chain_before, at = first.base_offset, first.previous_chain, first.position
+        else:
+            start, chain_before, name, at = known.start, known.chain_before, known.file, known.position
+        if known is None or (behind is not None and behind.base_offset > known.end):
+            assert behind is not None, f"{name} ends with a gap that is no damage"
+            end, chain_after = behind.base_offset, behind.previous_chain
+            # (Below the log's start no epoch is known, and none is needed.)
+            epoch, timestamp_ms = (
+                log.epoch_below(end) or 0,
+                segment.header.previous_timestamp_ms if segment.header else 0,
+            )
+        else:
+            end, chain_after, epoch, timestamp_ms = (
+                known.end,
+                known.chain_after,
+                known.epoch_after,
+                known.timestamp_after_ms,
+            )
+        self.ledger.note(DamagedRange(start, end, chain_before, chain_after, name, at, epoch, timestamp_ms))
+        self.ledger.forget_below(log.start.start.offset, log.start.chain)
+        return True
 
     def repair(self, damaged: DamagedRange, batches: Sequence[Batch], start: LogStart) -> None:
-        """Put back the records of `damaged`; see `segment_repair.repair_range`."""
-        repaired = repair_range(self._directory, self._pieces, damaged, batches, start)
-        others = [each for each in self.ranges if each != damaged]
-        self.adopt(repaired.pieces, [repaired.moved.follow(each) if repaired.moved else each for each in others])
+        """Put back the records of `damaged`; see `segment_repair`."""
+        first = sum(1 for each in self._files if each.end_offset <= damaged.start)
+        old = [each for each in self._files[first:] if each.base_offset < damaged.end]
+        header = SegmentHeader(start.start, start.chain, start.timestamp_ms)
+        if damaged.start > start.start.offset and first > 0 and not (old and old[0].base_offset <= damaged.start):
+            before = self._files[first - 1].last_batch_below(damaged.start)
+            assert before is not None, f"nothing ends at {damaged.start}"
+            header = SegmentHeader(before.end, before.chain, self.time_below(damaged.start))
+        new = repaired(self._directory, old, damaged, batches, header)
+        self._files[first : first + len(old)] = new
+        self.ledger.repaired(damaged)
+        self._opened.clear()
 
     def close(self) -> None:
-        for piece in self._pieces:
-            piece.release()
+        for each in self._files:
+            each.release()
 
 
 def check(directory: Directory, extent: Extent, max_bytes: int) -> Extent | None:

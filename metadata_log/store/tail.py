@@ -55,10 +55,6 @@ class Tail:
         before = self._batches[bisect_left(self._base_offsets, offset) - 1] if self._batches else None
         return before.chain if before is not None and before.end_offset == offset else None
 
-    def between(self, start: Offset, end: Offset) -> list[Batch]:
-        """Return the batches from `start` to `end`, two boundaries at or above `start_offset`."""
-        return self._batches[bisect_left(self._base_offsets, start) : bisect_left(self._base_offsets, end)]
-
     def last_batch(self) -> Batch | None:
         return self._batches[-1] if self._batches else None
 

@@ -26,7 +26,8 @@ from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.store.damage import DamagedRange, LostTail
 from metadata_log.store.log_notes import Flushed, LogStart, read_start
-from metadata_log.store.recovery import Recovery, following
+from metadata_log.store.recovery import Recovery
+from metadata_log.store.salvage import following
 from metadata_log.store.segment import segment_names
 from snapshots.format import SnapshotMeta
 
@@ -78,8 +79,8 @@ class Remains:
             try:
                 yield from self._read(recovery)
             finally:
-                for piece in recovery.pieces:
-                    piece.release()
+                for segment in recovery.segments:
+                    segment.release()
             self.stop = None if recovery.stop is None else str(recovery.stop)
         snapshot = self._snapshot
         if snapshot is not None and (self.is_replaced or self._ends_below(snapshot)):
@@ -100,10 +101,11 @@ class Remains:
             self._begin(recovery)
 
     def _begin(self, recovery: Recovery) -> None:
-        if not recovery.pieces:
+        if not recovery.segments:
             return
-        header = recovery.pieces[0].header
-        self._begin_at(Place(*header.start, header.previous_chain))
+        header = recovery.segments[0].header
+        if header is not None:
+            self._begin_at(Place(*header.start, header.previous_chain))
         self.log_start = recovery.start.start.offset
         if not self._is_noted and self.log_start > 0:
             self.damages.append(f"its log should start at 0, and the records before {self.log_start} are missing")

@@ -12,7 +12,6 @@ import json
 import zlib
 from typing import Any
 
-from metadata_log.disk.bad_sectors import read_twice
 from metadata_log.disk.files import Directory, is_unreadable
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import EPOCH_MAX, NODE_ID_MAX, ReplicaKey, parse_uuid, uuid_text
@@ -79,7 +78,7 @@ def load(directory: Directory) -> ElectionState | None:
 
 def _read(directory: Directory, where: str) -> bytes:
     try:
-        return read_twice(lambda: directory.read(FILE_NAME, FILE_BYTES_MAX))
+        return directory.read(FILE_NAME, FILE_BYTES_MAX)
     except OSError as e:
         if not is_unreadable(e):
             raise

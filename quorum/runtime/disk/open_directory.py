@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from metadata_log.disk.bad_sectors import read_twice
 from metadata_log.disk.ballast import Ballast
 from metadata_log.disk.files import Directory, is_full
 from metadata_log.disk.identity import Identity
@@ -77,7 +76,7 @@ def open_directory(
     Raises:
         UnfinishedRecovery: an operator's recovery of the directory is not finished; the text names the command that finishes it.
         CorruptLog: the data cannot be trusted; the text names the file and the remedy.
-        OSError: the disk cannot read a necessary file, asked twice. The next start may be able to.
+        OSError: the disk cannot read a necessary file. The next start may be able to.
     """
     # The removal of a finished plan may become durable only by `_write_again` below, but before the node sends a message.
     refuse_unfinished(directory)
@@ -89,7 +88,7 @@ def open_directory(
     load = _newest_load(snapshotter, start)
     election, forgotten = _election(directory, is_new=_is_new(metadata))
     _write_again(directory, metadata, election, start)
-    known = bootstrap if load is None else read_twice(partial(load.store.read_meta, load.end))
+    known = bootstrap if load is None else load.store.read_meta(load.end)
     may_lose = partial(_may_lose, known, identity.node_id) if new_directory_id is not None else _never
     log = _open_log(metadata, config.log, genesis_chain, None if load is None else known, may_lose)
     history = _history(known, log.control_records())
@@ -173,7 +172,7 @@ def read_origin(directory: Directory, identity: Identity, store: SnapshotStore) 
         CorruptLog: the checkpoint is missing, or belongs to another cluster.
     """
     metadata = store.directory
-    bootstrap = read_twice(store.bootstrap)
+    bootstrap = store.bootstrap()
     if bootstrap is None:
         if directory.exists(election_file.FILE_NAME):
             raise CorruptLog(

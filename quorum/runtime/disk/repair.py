@@ -59,9 +59,6 @@ READ_TIMEOUT_MS = 2_000
 """How long the repair waits for an answer."""
 REST_MS = 1_000
 """How long the repair rests after a round of all voters in vain."""
-REST_MAX_MS = 30_000
-"""Maximum time between two reads of the node's own disk. The time doubles with each read in vain, because the node's thread
-reads, and a range may have many megabytes."""
 PATIENCE_ROUNDS = 5
 """How many rounds in vain must pass before a snapshot takes the place of batches that a silent voter may still have."""
 NO_BOUNDARY = b""
@@ -113,8 +110,6 @@ class Repair:
         """Of these voters, how many answered at all; and how many have a log that starts above the start of the range."""
         self._rounds = 0
         """How many rounds in a row were in vain."""
-        self._own_due_ms, self._own_rest_ms = 0, REST_MS
-        """The time of the next read of the own disk, and the pause after that read if it fails."""
         self._offers: dict[NodeId, OffsetAndEpoch] = {}
         """The snapshots that would cover damage, by the voter that has offered the snapshot in this round."""
         self._refused: set[tuple[NodeId, OffsetAndEpoch]] = set()
@@ -147,9 +142,7 @@ class Repair:
         if not others:
             self._begin_round()
             self._resume_ms = now_ms + REST_MS
-            is_repaired = self._help_itself(now_ms, give_up=True)
-            self._resume_ms = max(self._resume_ms, self._own_due_ms)
-            return is_repaired
+            return self._give_up(now_ms)
         damaged = self._range
         assert damaged is not None
         offset = self._batches[-1].end_offset if self._batches else damaged.start
@@ -159,7 +152,6 @@ class Repair:
     def _begin(self, damaged: DamagedRange) -> None:
         self._range, self._batches, self._substitute = damaged, [], None
         self._rounds = 0
-        self._own_due_ms, self._own_rest_ms = 0, REST_MS
         self._begin_round()
 
     def _begin_round(self) -> None:
@@ -259,30 +251,15 @@ class Repair:
         self._rounds += 1
         nobody_has_it = self._too_old == self._refusals
         give_up = nobody_has_it or (self._answered > 0 and self._rounds >= PATIENCE_ROUNDS)
-        try:
-            return self._help_itself(now_ms, give_up=give_up)
-        finally:
-            self._begin_round()
+        is_changed = give_up and self._give_up(now_ms)
+        self._begin_round()
+        return is_changed
 
-    def _help_itself(self, now_ms: int, *, give_up: bool) -> bool:
-        """Repairs the range from the node's own disk, if the disk can be read now; True if the log has changed.
-
-        With `give_up`, a snapshot takes the place of the range if the disk cannot be read.
-        """
+    def _give_up(self, now_ms: int) -> bool:
+        """Lets a snapshot take the place of the range; True if the log has changed."""
         damaged = self._range
         if damaged is None or damaged not in self._log.damage:
             return False  # meanwhile the range was cut off, repaired, or is below the log's start
-        if now_ms >= self._own_due_ms:
-            try:
-                # On a full disk the range stays damaged, but the batches are readable, so the node does not give them up.
-                return self._put_back(damaged, self._log.read_again(damaged), now_ms)
-            except CorruptLog:
-                raise
-            except LogFormatError:
-                self._own_due_ms = now_ms + self._own_rest_ms
-                self._own_rest_ms = min(2 * self._own_rest_ms, REST_MAX_MS)
-        if not give_up:
-            return False
         if self._stand_on_own(damaged, now_ms):
             return True
         self._choose_substitute(now_ms)

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from metadata_log.format.batch import Batch
+from metadata_log.format.errors import CorruptLog
 from metadata_log.format.records import SnapshotMark, Topic, Voters
 from metadata_log.store.damage import DamagedRange, DamagedRangeRead
 from metadata_log.store.log import Log, LogConfig
@@ -22,7 +23,8 @@ def segments(directory: MemoryDirectory) -> list[str]:
 
 
 def contents(directory: MemoryDirectory) -> dict[str, bytes]:
-    return {name: directory.read(name, 1 << 22) for name in segments(directory)}
+    """Return the bytes of the segments, without the room that is preallocated."""
+    return {name: directory.read(name, 1 << 22).rstrip(b"\0") for name in segments(directory)}
 
 
 def everything(log: Log) -> list[Batch]:
@@ -39,6 +41,15 @@ def filled(batches: int = 20, config: LogConfig = CONFIG) -> tuple[MemoryDirecto
     log.flush()
     log._note.flush()
     return directory, log, everything(log)
+
+
+def noted(log: Log, error: CorruptLog) -> DamagedRange:
+    """Note damage that a reader has found. Return the damaged range."""
+    if isinstance(error, DamagedRangeRead):
+        return error.damaged
+    before = log.damage
+    log.note_damage(error)
+    return next(each for each in log.damage if each not in before)
 
 
 def within(damaged: DamagedRange, written: Sequence[Batch]) -> list[Batch]:

@@ -13,12 +13,12 @@ import pytest
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.records import Topic
-from metadata_log.store.damage import DamagedRange, LostTail
+from metadata_log.store.damage import DamagedRange, DamagedRangeRead, LostTail
 from metadata_log.store.log import Log, LogConfig
 from metadata_log.store.log_notes import Flushed
-from metadata_log.store.segment import base_offset_of
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of
 from metadata_log.store.segments import Extent, check
-from tests.metadata_log.store.damaged_log import ID, check_damaged, contents, everything, segments, within
+from tests.metadata_log.store.damaged_log import ID, check_damaged, contents, everything, noted, segments, within
 from tests.sim.disk import MemoryDirectory, MemoryFile, Observer
 from tests.sim.disk_content import SECTOR_BYTES
 
@@ -48,7 +48,7 @@ def places(log: Log) -> list[tuple[str, int]]:
     last batch.
     """
     found = []
-    for piece in log._segments.pieces:
+    for piece in log._segments.files:
         middle = piece.end_position // 2
         found += [(piece.name, at) for at in (0, SECTOR_BYTES, middle, middle + 7000, piece.end_position - 1)]
     return found
@@ -72,17 +72,16 @@ def search(log: Log, written: list[Batch]) -> None:
 
 def note(log: Log, find: Callable[[], object]) -> list[DamagedRange]:
     """Note all damage that `find` meets."""
-    noted = []
+    found = []
     for _ in range(10):
         try:
             find()
         except CorruptLog as e:
-            before = log.damage
-            noted.append(log.note_damage(e))
-            if log.damage == before:
-                return noted
+            if isinstance(e, DamagedRangeRead):
+                return found
+            found.append(noted(log, e))
         else:
-            return noted
+            return found
     raise AssertionError(f"damage without end: {log.damage}")
 
 
@@ -103,8 +102,7 @@ def covers(damaged: DamagedRange, name: str, position: int) -> bool:
     """Check that the damaged range includes the sector at `position`, and is no larger than the index makes it."""
     sector = position // SECTOR_BYTES * SECTOR_BYTES
     begins = damaged.position if damaged.file == name else 0
-    ends = damaged.end_position if damaged.end_file == name else 1 << 30
-    return begins < sector + SECTOR_BYTES and sector < ends
+    return damaged.file <= name and begins < sector + SECTOR_BYTES
 
 
 # --- found while the log is open -----------------------------------------------------------------------------------
@@ -122,12 +120,12 @@ def test_a_bad_sector_that_is_found_in_an_open_log_is_mended(place: int, found_b
         "read": lambda: read(log),
         "search": lambda: search(log, written),
     }
-    noted = note(log, finders[found_by])
-    if not noted:
+    found = note(log, finders[found_by])
+    if not found:
         unseen_by_scrub = found_by == "scrub" and name == segments(directory)[-1]
         assert unseen_by_scrub or (found_by == "search" and place % 5 == 4), "a search reads only what it must"
-        noted = note(log, lambda: read(log))
-    assert all(covers(each, name, position) for each in noted)
+        found = note(log, lambda: read(log))
+    assert all(covers(each, name, position) for each in found)
     assert 0 < sum(each.end - each.start for each in log.damage) <= 24, "two entries of the index at most"
     if log.damage[-1].end <= log._memory.tail.start_offset:  # memory has the batches that the disk cannot read
         check_damaged(log, log, written)
@@ -142,7 +140,7 @@ def test_a_bad_sector_that_is_found_in_an_open_log_is_mended(place: int, found_b
 def test_a_bad_sector_is_damage_where_it_is() -> None:
     """A scrub reads ahead. A bad sector ahead does not damage the batch that the scrub is checking."""
     directory, log, written = filled()
-    piece = log._segments.pieces[0]
+    piece = log._segments.files[0]
     directory.break_sector(piece.name, 60_000)
     with pytest.raises(CorruptLog) as e:
         scrub(directory, log)
@@ -157,9 +155,9 @@ def test_a_repair_that_comes_upon_a_bad_sector_elsewhere_in_the_file_has_changed
     """
     directory, log, written = filled()
     before = seen(directory)
-    piece = log._segments.pieces[1]
-    near, far = piece.first_position + 20_000, piece.end_position - 100
-    for unseen in (piece.first_position + 100, piece.first_position + 60_000, far):
+    piece = log._segments.files[1]
+    near, far = SEGMENT_HEADER_BYTES + 20_000, piece.end_position - 100
+    for unseen in (SEGMENT_HEADER_BYTES + 100, SEGMENT_HEADER_BYTES + 60_000, far):
         directory.break_sector(piece.name, near)
         damaged = note(log, lambda: log.read(written[40].base_offset, 1 << 14))[0]
         directory.break_sector(piece.name, unseen)
@@ -167,29 +165,11 @@ def test_a_repair_that_comes_upon_a_bad_sector_elsewhere_in_the_file_has_changed
             log.repair(damaged, within(damaged, written))
         assert (log.damage, seen(directory)) == ((damaged,), before)
         assert not any(name.endswith(".repair") for name in directory.names())
-        second = log.note_damage(e.value)
+        second = noted(log, e.value)
         assert covers(second, piece.name, unseen)
         repair_all(log, written)
         assert seen(directory) == before
         assert everything(log) == written
-
-
-def test_what_is_known_to_be_unreadable_does_not_keep_the_rest_of_its_file_from_being_mended() -> None:
-    """A file has two damaged ranges, the first one with the file's header. The second range can be repaired first."""
-    directory, log, written = filled()
-    before = seen(directory)
-    piece = log._segments.pieces[1]
-    for position in (0, piece.end_position // 2):
-        directory.break_sector(piece.name, position)
-    first, second = note(log, lambda: scrub(directory, log))
-    log.repair(second, within(second, written))
-    assert log.damage == (first,)
-    log.close()
-    log = Log.open(directory, config=CONFIG)
-    assert log.damage[0].start == first.start
-    repair_all(log, written)
-    assert seen(directory) == before
-    assert everything(log) == written
 
 
 # --- found at the opening ------------------------------------------------------------------------------------------
@@ -197,20 +177,19 @@ def test_what_is_known_to_be_unreadable_does_not_keep_the_rest_of_its_file_from_
 
 @pytest.mark.parametrize("place", range(15))
 def test_a_bad_sector_that_is_found_at_the_opening_is_mended(place: int) -> None:
-    """Except in the last batch: no intact batch follows, so the end of the log is lost, as with wrong bytes."""
+    """Except in the last batch: no intact batch follows, and bytes that cannot be read are not cut. The start fails."""
     directory, healthy, written = filled()
     healthy.close()
     before = seen(directory)
     name, position = places(healthy)[place]
     directory.break_sector(name, position)
     if place == 14:
-        with pytest.raises(LostTail) as e:
-            Log.open(directory, config=CONFIG)
-        assert (e.value.lost_from, e.value.durable_end) == (written[-1].base_offset, healthy.end)
-        assert seen(directory) == before
-        log = Log.open(directory, config=CONFIG, accept_loss=True)
-        log.append_batches(written[-1:])
-        log.forget_loss()
+        with pytest.raises(OSError, match="Nothing was cut"):
+            Log.open(directory, config=CONFIG, accept_loss=True)
+        assert (seen(directory), directory.exists("lost")) == (before, False)
+        directory.heal()
+        log = Log.open(directory, config=CONFIG)
+        assert log.damage == ()
     else:
         log = Log.open(directory, config=CONFIG)
         (damaged,) = log.damage
@@ -228,85 +207,70 @@ def test_a_bad_sector_that_is_found_at_the_opening_is_mended(place: int) -> None
     }
 
 
-def test_a_bad_sector_behind_the_end_of_the_log_is_no_loss() -> None:
-    directory, healthy, _ = filled()
-    healthy.close()
-    active = healthy._segments.active
-    for position in (active.end_position + SECTOR_BYTES, active.end_position + 20_000, directory.size(active.name) - 1):
-        directory.break_sector(active.name, position)
-        log = Log.open(directory, config=CONFIG)
-        assert (log.damage, log.shape) == ((), healthy.shape)
-        assert log.append([Topic("more", ID)], 9, 9000).base_offset == healthy.end
-        log.truncate(healthy.end)
-        log.close()
-        directory.edit(active.name, lambda data: data.extend(bytes(40_000)))
-
-
-@pytest.mark.parametrize("has_note", [True, False])
-def test_what_cannot_be_read_above_the_note_is_not_cut_while_intact_batches_stand_behind_it(has_note: bool) -> None:
-    """A power cut may bring back an older note, but a torn sector can be read. So an unreadable one may have been
-    durable.
+@pytest.mark.parametrize("note", ["of the end", "older", "none"])
+@pytest.mark.parametrize("behind", ["an intact batch", "nothing", "zeros"])
+def test_bytes_that_cannot_be_read_are_never_cut(note: str, behind: str) -> None:
+    """1. The log is durable up to its end. A power cut brings back an older note, or none.
+    2. The disk cannot read a sector above that note: in the last batches, or in the zeros behind them.
+    3. The start fails, whoever accepts a loss. The next start that can read the sector has the whole log.
     """
-    directory, log, written = filled()
-    active = log._segments.active
-    note_written = Flushed(active.base_offset, active.header.previous_chain)
-    log._note.write(*note_written)
-    log.close()
-    if not has_note:
+    directory, healthy, written = filled()
+    active = healthy._segments.active
+    if note == "older":
+        assert active.header is not None
+        healthy._note.write(active.base_offset, active.header.previous_chain)
+    healthy.close()
+    if note == "none":
         directory.remove("flushed")
     before = seen(directory)
-    directory.break_sector(active.name, 20_000)
-    with pytest.raises(LostTail) as e:
-        Log.open(directory, config=CONFIG)
-    assert (e.value.durable_end, e.value.durable_chain) == (written[-1].end_offset, written[-1].chain)
-    assert seen(directory) == before
+    position = {"an intact batch": 20_000, "nothing": active.end_position - 100, "zeros": active.end_position + 2000}
+    directory.break_sector(active.name, position[behind])
+    if (note, behind) == ("of the end", "an intact batch"):
+        assert len(Log.open(directory, config=CONFIG).damage) == 1, "this is damage inside the log"
+    else:
+        for _ in range(2):
+            with pytest.raises(OSError, match="Nothing was cut"):
+                Log.open(directory, config=CONFIG, accept_loss=True)
+            assert (seen(directory), directory.exists("lost")) == (before, False)
+    directory.heal()
+    log = Log.open(directory, config=CONFIG)
+    assert (log.damage, log.lost, log.end, everything(log)) == ((), None, healthy.end, written)
 
 
-def test_a_read_of_a_segment_that_fails_once_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever read of an opening fails once: nothing is damaged, and nothing is lost."""
-    directory, healthy, written = filled()
-    healthy.close()
-    reads: list[int] = []
-    read_at = MemoryFile.read_at
-
-    def failing(file: MemoryFile, position: int, length: int) -> bytes:
-        if base_offset_of(file._name) is not None:
-            reads.append(position)
-            if len(reads) == nth:
-                raise OSError(errno.EIO, "once")
-        return read_at(file, position, length)
-
-    monkeypatch.setattr(MemoryFile, "read_at", failing)
-    for nth in range(1, 100):
-        reads.clear()
-        log = Log.open(directory, config=CONFIG)
-        assert (log.damage, log.shape) == ((), healthy.shape)
-        if len(reads) < nth:
-            break
+def test_a_start_judges_an_unreadable_sector_anew() -> None:
+    """The damage is in memory only: a restart on a disk that can read again has no damage."""
+    directory, log, written = filled()
+    name, position = places(log)[7]
+    for heals in (False, True):
+        directory.break_sector(name, position)
+        note(log, partial(read, log))
+        assert len(log.damage) == 1
         log.close()
-    assert 10 < nth < 99
+        if heals:
+            directory.heal()
+        log = Log.open(directory, config=CONFIG)
+        assert len(log.damage) == (not heals)
+    assert everything(log) == written
+
+
+def test_two_bad_sectors_of_one_file_are_one_damaged_range() -> None:
+    """The intact batches between count as damaged, too, in an open log as after a start."""
+    directory, log, written = filled()
+    before = seen(directory)
+    segment = log._segments.files[1]
+    for position in (SEGMENT_HEADER_BYTES + 60_000, SEGMENT_HEADER_BYTES + 20_000):
+        directory.break_sector(segment.name, position)
+        note(log, partial(scrub, directory, log))
+    for opened in (log, Log.open(directory, config=CONFIG)):
+        (damaged,) = opened.damage
+        assert segment.base_offset < damaged.start < damaged.end < segment.end_offset
+        check_damaged(opened, log, written)
+    repair_all(log, written)
+    assert seen(directory) == before
     assert everything(log) == written
 
 
 # --- not for ever --------------------------------------------------------------------------------------------------
-
-
-def test_a_sector_that_gives_its_data_again_is_read_again() -> None:
-    directory, log, written = filled()
-    before = seen(directory)
-    name, position = places(log)[7]
-    directory.break_sector(name, position)
-    note(log, lambda: read(log))
-    for opened in (log, Log.open(directory, config=CONFIG)):
-        directory.break_sector(name, position)
-        (damaged,) = opened.damage
-        assert opened.read_again(damaged) == []
-        directory.heal()
-        opened.repair(damaged, opened.read_again(damaged))
-        assert opened.damage == ()
-        assert seen(directory) == before
-        assert everything(opened) == written
-        opened.close()
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES])
@@ -330,43 +294,9 @@ def test_what_is_no_bad_sector_comes_out_as_it_is(number: int) -> None:
 # --- truncations, and a log's start --------------------------------------------------------------------------------
 
 
-def test_a_truncation_to_an_entry_of_the_index_looks_at_what_stands_below_it_before_anything_changes() -> None:
-    """The index knows the position without a read. But the time of the last remaining batch has to be read from the
-    file.
-    """
-    for can_be_read_again in (True, False):
-        directory, log, written = filled()
-        piece = log._segments.pieces[1]
-        end = piece._index[2].base_offset
-        healthy = filled()[1]
-        healthy.truncate(end)
-        bad = piece._index[2].position - 100
-        if can_be_read_again:
-            directory.flip_bit(piece.name, bad, 3)
-            with pytest.raises(CorruptLog):
-                piece.last_batch_below(end)
-            directory.flip_bit(piece.name, bad, 3)
-        directory.break_sector(piece.name, bad)
-        log.truncate(end)
-        (damaged,) = log.damage
-        assert covers(damaged, piece.name, bad)
-        assert damaged.end == end
-        check = log.shape
-        check.check_invariants()
-        assert (check.end, check.chain, check.flushed_end, check.epochs) == (
-            end,
-            healthy.shape.chain,
-            end,
-            healthy.shape.epochs,
-        )
-        repair_all(log, written)
-        again = log.append([Topic("again", ID)], 9, 9000)
-        assert everything(log) == [*[batch for batch in written if batch.end_offset <= end], again]
-
-
 @pytest.mark.parametrize("place", range(15))
 def test_a_truncation_that_comes_upon_a_bad_sector_is_done_or_has_lost_the_end(place: int) -> None:
-    """A truncation is never half done, and raises no other errors."""
+    """A truncation is never half done. If it meets new damage, the process ends, and the next start judges the damage."""
     for nth in (20, 34, 35, 36, 60, 88, 89):
         directory, log, written = filled()
         name, position = places(log)[place]
@@ -374,10 +304,16 @@ def test_a_truncation_that_comes_upon_a_bad_sector_is_done_or_has_lost_the_end(p
         end, durable = written[nth].base_offset, log.end
         try:
             log.truncate(end)
-        except LostTail as e:
-            assert (e.durable_end, log.lost) == (durable, Flushed(durable, written[-1].chain))
-            end = e.lost_from
-            assert 0 <= written[nth].base_offset - end <= 24
+        except OSError:
+            assert (log.end, log.lost) == (durable, None)
+            log.close()
+            log = Log.open(directory, config=CONFIG)
+            try:
+                log.truncate(end)
+            except LostTail as e:
+                assert (e.durable_end, log.lost) == (durable, Flushed(durable, written[-1].chain))
+                end = e.lost_from
+                assert 0 <= written[nth].base_offset - end <= 4, "the batch in the sector, and perhaps the batch behind"
         kept = [batch for batch in written if batch.end_offset <= end]
         shape = log.shape
         shape.check_invariants()
@@ -391,43 +327,6 @@ def test_a_truncation_that_comes_upon_a_bad_sector_is_done_or_has_lost_the_end(p
         assert everything(log) == kept
 
 
-def test_what_is_bad_below_the_log_s_start_does_not_keep_the_rest_from_being_read_again() -> None:
-    """The log starts behind the bad batch, between two index entries. Every batch of the noted range above the start is
-    intact.
-    """
-    for is_rot in (True, False):
-        directory, log, written = filled()
-        entry = log._segments.pieces[1]._index[1]
-        first = next(i for i, batch in enumerate(written) if batch.base_offset == entry.base_offset)
-        log.drop_prefix(written[first + 1].end)
-        name, bad = log._segments.pieces[0].name, entry.position + 100
-        directory.flip_bit(name, bad) if is_rot else directory.break_sector(name, bad)
-        with pytest.raises(CorruptLog) as e:
-            log.chain_at(written[first + 2].end_offset)
-        log.note_damage(e.value)
-        (damaged,) = log.damage
-        assert damaged.start == log.shape.start.offset
-        log.repair(damaged, log.read_again(damaged))
-        assert log.damage == ()
-        assert everything(log) == written[first + 2 :]
-
-
-def test_what_memory_holds_of_damage_is_not_asked_of_the_disk() -> None:
-    """The disk has the first batches of the range; memory has the rest, with the bad sector."""
-    directory, log, written = filled()
-    before = seen(directory)
-    active = log._segments.active
-    directory.break_sector(active.name, active.end_position - 100)
-    (damaged,) = note(log, lambda: log._segments.active.last_batch_below(log.end))
-    assert damaged.start < log._memory.tail.start_offset < damaged.end
-    assert log.read_again(damaged) == within(damaged, written)
-    log.truncate(written[-1].base_offset)
-    assert log.lost is None
-    log.append_batches(written[-1:])
-    assert everything(log) == written
-    assert len(seen(directory)) == len(before)
-
-
 @pytest.mark.parametrize("found_by", ["read", "opening"])
 def test_a_truncation_to_where_two_damaged_ranges_meet_keeps_what_is_below(found_by: str) -> None:
     """The end of one file and the beginning of the next are lost. The next file's header is intact and has the chain in
@@ -435,7 +334,7 @@ def test_a_truncation_to_where_two_damaged_ranges_meet_keeps_what_is_below(found
     """
     for behind in (0, 2):
         directory, log, written = filled()
-        first, second = log._segments.pieces[:2]
+        first, second = log._segments.files[:2]
         between = second.base_offset
         directory.break_sector(first.name, first.end_position - 100)
         directory.break_sector(second.name, SECTOR_BYTES + 100)
@@ -489,7 +388,7 @@ def test_a_truncation_reads_nothing_once_it_has_changed_something(nth: int, monk
 def test_a_disk_that_fails_now_and_then_at_the_opening_costs_nothing(
     probability: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Either the log opens, and noted damage is read again; or the log does not open, and nothing was cut."""
+    """Either the log opens, or the log does not open. Nothing was cut, so the first start that can read all has all."""
     read_at, fails = MemoryFile.read_at, False
 
     def failing(file: MemoryFile, position: int, length: int) -> bytes:
@@ -511,47 +410,5 @@ def test_a_disk_that_fails_now_and_then_at_the_opening_costs_nothing(
                 log.close()
         fails = False
         log = Log.open(directory, config=CONFIG)
-        for damaged in log.damage:
-            log.repair(damaged, log.read_again(damaged))
         assert everything(log) == written[3:], seed
         assert (log.damage, log.shape) == ((), shape)
-
-
-def test_what_a_disk_may_still_give_is_not_overwritten_by_what_it_gives_now() -> None:
-    """A file has two damaged ranges, and no other node has the records. A repair of one range would write the file
-    again, with zeros for the other range, which the disk may still be able to read later.
-    """
-    for gives_first in (0, 1):
-        directory, log, written = filled()
-        before = seen(directory)
-        piece = log._segments.pieces[1]
-        places = (piece.first_position + 20_000, piece.first_position + 60_000)
-        for position in places:
-            directory.break_sector(piece.name, position)
-        note(log, partial(scrub, directory, log))
-        assert len(log.damage) == 2
-        directory.heal()
-        directory.break_sector(piece.name, places[1 - gives_first])
-        assert [log.read_again(each) for each in log.damage] == [[], []]
-        directory.heal()
-        for damaged in (log.damage[0], log.damage[1]):
-            log.repair(log.damage[0], log.read_again(log.damage[0]))
-            assert damaged not in log.damage
-        assert seen(directory) == before
-        assert everything(log) == written
-
-
-def test_a_header_that_is_put_right_at_the_opening_costs_nothing_that_the_disk_may_still_give() -> None:
-    directory, log, written = filled()
-    piece, before = log._segments.pieces[1], seen(directory)
-    log.close()
-    directory.flip_bit(piece.name, 20)
-    directory.break_sector(piece.name, 60_000)
-    log = Log.open(directory, config=CONFIG)
-    (damaged,) = log.damage
-    directory.heal()
-    log.repair(damaged, log.read_again(damaged))
-    assert everything(log) == written
-    log.close()
-    assert everything(Log.open(directory, config=CONFIG)) == written
-    assert seen(directory)[piece.name] == before[piece.name]

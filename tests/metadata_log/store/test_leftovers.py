@@ -24,6 +24,7 @@ from tests.metadata_log.store.damaged_log import (
     contents,
     everything,
     filled,
+    noted,
     repair_all,
     segments,
     within,
@@ -140,10 +141,10 @@ def test_a_leftover_s_offset_divides_no_repair() -> None:
     log.flush()
     before = contents(directory)
     name = segments(directory)[0]
-    position, _ = log._segments.pieces[0].locate(8) or (0, b"")
+    position, _ = log._segments.files[0].locate(8) or (0, b"")
     for content in (b"", b"metaqlog"):
         leave(directory, 10, content)
-        damaged = log.note_damage(CorruptLog.at(f"{directory.path_text}/{name}", position, 0, "rot"))
+        damaged = noted(log, CorruptLog.at(f"{directory.path_text}/{name}", position, 0, "rot"))
         assert damaged.start < 10 < damaged.end
         log.repair(damaged, within(damaged, written))
         assert everything(log) == written
@@ -155,7 +156,7 @@ def test_a_leftover_s_offset_divides_no_repair() -> None:
 
 
 def test_a_file_of_rubbish_between_two_segments_costs_neither() -> None:
-    """The file is larger than a leftover and does not belong to this log, so it is renamed."""
+    """The file is larger than a leftover and does not belong to this log, so it is passed over, at each start."""
     directory, healthy, written = filled()
     healthy.close()
     before = contents(directory)
@@ -164,8 +165,7 @@ def test_a_file_of_rubbish_between_two_segments_costs_neither() -> None:
         directory, max(batch.base_offset for batch in written if segment_name(batch.base_offset) in before) - 1, rubbish
     )
     log = Log.open(directory, config=CONFIG)
-    assert contents(directory) == before
-    assert rubbish in [directory.read(name, 1 << 20) for name in directory.names() if name.endswith(".damaged")]
+    assert contents(directory).items() >= before.items()
     check_mended(directory, log, healthy, written)
 
 
@@ -196,7 +196,7 @@ def test_leftovers_anywhere_and_damage_anywhere_lose_nothing(part: int) -> None:
             written = everything(healthy)
         names = segments(directory)
         before = contents(directory)
-        ends = {piece.name: piece.end_position for piece in healthy._segments.pieces}
+        ends = {piece.name: piece.end_position for piece in healthy._segments.files}
         is_open = rng.random() < 0.5
         for _ in range(rng.randint(1, 4)):
             offset = rng.randint(0, healthy.end + 2)
@@ -244,12 +244,13 @@ def notice(log: Log, written: list[Batch]) -> tuple[DamagedRange, ...]:
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("rot", [[20], [20, SEGMENT_HEADER_BYTES + 85], [SEGMENT_HEADER_BYTES + 85], [20, -3]])
 def test_rubbish_behind_a_file_s_end_and_rot_in_the_next_one(index: int, rot: list[int]) -> None:
-    """Each file gets its old content back; the second file's header does, too."""
+    """The second file gets its old content back, with its header. The rubbish hides nothing, and stays."""
     directory, healthy, written = filled(30)
     healthy.close()
     before = contents(directory)
     first, second = segments(directory)[index : index + 2]
     directory.edit(first, lambda content: content.extend(b"\x01rubbish"))
+    before[first] += b"\x01rubbish"
     for position in rot:
         directory.flip_bit(second, position % len(before[second]))
     log = Log.open(directory, config=CONFIG)

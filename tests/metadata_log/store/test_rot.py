@@ -2,7 +2,7 @@
 
 import pytest
 
-from metadata_log.format.errors import CorruptLog, LogFormatError
+from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.records import Topic
 from metadata_log.store.damage import DamagedRange, LostTail
@@ -18,6 +18,7 @@ from tests.metadata_log.store.damaged_log import (
     contents,
     everything,
     filled,
+    noted,
     repair_all,
     segments,
 )
@@ -33,7 +34,7 @@ def scrubbed(directory: MemoryDirectory, log: Log) -> list[DamagedRange]:
         try:
             rest = check(directory, extent, 300)
         except CorruptLog as e:
-            found.append(log.note_damage(e))
+            found.append(noted(log, e))
             extents = [each for each in log.extents() if each.position > found[-1].position or each.name != extent.name]
             extents = [each for each in extents if each.name >= extent.name]
             continue
@@ -91,7 +92,7 @@ def test_rot_that_is_found_below_the_log_s_start_is_nobody_s_loss() -> None:
         each.drop_prefix(OffsetAndEpoch(6, 1))
     name = segments(directory)[0]
     directory.flip_bit(name, SEGMENT_HEADER_BYTES + 85)
-    damaged = log.note_damage(CorruptLog.at(f"{directory.path_text}/{name}", SEGMENT_HEADER_BYTES, 0, "rot"))
+    damaged = noted(log, CorruptLog.at(f"{directory.path_text}/{name}", SEGMENT_HEADER_BYTES, 0, "rot"))
     assert log.damage == (damaged,)
     assert (damaged.start, damaged.chain_before) == (6, written[2].chain)
     repair_all(log, written)
@@ -109,45 +110,30 @@ def test_rot_that_is_found_below_the_log_s_start_is_nobody_s_loss() -> None:
     assert [batch.base_offset for batch in everything(log)] == [4, 5, 6, 7, 8, 9]
 
 
-def test_what_the_disk_failed_to_give_once_is_read_again() -> None:
-    """The log reads again from the damaged place on, through several files, and nothing below the start. Wrong bytes
-    stay wrong.
-    """
-    for rotten in (False, True):
-        directory, log, written = filled()
-        healthy = filled()[1]
-        for each in (log, healthy):
-            each.drop_prefix(OffsetAndEpoch(6, 1))
-        place = f"{directory.path_text}/{segments(directory)[0]}"
-        for name in segments(directory)[:2]:
-            log.note_damage(
-                CorruptLog.at(f"{directory.path_text}/{name}", SEGMENT_HEADER_BYTES, 0, "Input/output error")
-            )
-        (damaged,) = log.damage
-        assert (damaged.start, damaged.file) == (6, place.rpartition("/")[2])
-        if rotten:
-            directory.flip_bit(segments(directory)[1], 300)
-            with pytest.raises(LogFormatError):
-                log.repair(damaged, log.read_again(damaged))
-            assert log.damage == (damaged,)
-            continue
-        directory.break_sector(segments(directory)[1], 300)
-        assert log.read_again(damaged) == []
-        directory.heal()
-        log.repair(damaged, log.read_again(damaged))
-        check_mended(directory, log, healthy, written[3:])
-
-
-def test_a_truncation_that_comes_upon_rot_has_changed_nothing_yet() -> None:
-    """The log checks the batches before the cut before it writes the note with the new end."""
-    directory, log, written = filled()
+@pytest.mark.parametrize("nth", [2, 4, 12, 22])
+def test_a_truncation_that_comes_upon_rot_changes_nothing_and_the_next_start_judges(nth: int) -> None:
+    """An open log knows damage from index entry to index entry, a start from batch to batch. So the start keeps more."""
+    directory = MemoryDirectory()
+    log = Log.open(directory)
+    written = [log.append([Topic("t" * 1000, ID)], 1, i) for i in range(24)]
+    log.flush()
+    log._note.flush()
     durable = Flushed(log.shape.end, log.shape.chain)
-    name = segments(directory)[0]
-    directory.flip_bit(name, SEGMENT_HEADER_BYTES + len(written[0].data) + 85)
+    name, before = segments(directory)[0], contents(directory)
+    directory.flip_bit(name, SEGMENT_HEADER_BYTES + sum(len(batch.data) for batch in written[: nth - 1]) + 500)
+    rotten = contents(directory)
+    with pytest.raises(OSError, match="Nothing was cut"):
+        log.truncate(nth)
+    assert (log.end, log.lost, contents(directory)) == (24, None, rotten)
+    assert before != rotten
+    log.close()
+    log = Log.open(directory)
+    (damaged,) = log.damage
+    assert (damaged.start, damaged.end) == (nth - 1, nth + 1)
     with pytest.raises(LostTail) as e:
-        log.truncate(4)
-    assert (e.value.lost_from, e.value.durable_end, e.value.durable_chain) == (0, *durable)
-    assert (log.lost, log.damage) == (durable, ())
+        log.truncate(nth)
+    assert (e.value.lost_from, e.value.durable_end, e.value.durable_chain) == (nth - 1, *durable)
+    assert (log.end, log.lost, log.damage) == (nth - 1, durable, ())
 
 
 def test_damage_that_is_none_of_this_log_s_is_not_taken_for_its_own() -> None:
@@ -156,43 +142,6 @@ def test_damage_that_is_none_of_this_log_s_is_not_taken_for_its_own() -> None:
         with pytest.raises(CorruptLog) as e:
             log.note_damage(error)
         assert e.value is error
-
-
-@pytest.mark.parametrize("end", [2, 22, 23])
-def test_a_truncation_among_batches_that_memory_holds_puts_them_back_first(end: int) -> None:
-    """Damage is noted from one index entry to the next. Batches of that range that memory still has are not lost."""
-    for limit in (None, 0):
-        directory = MemoryDirectory()
-        log = Log.open(directory)
-        written = [log.append([Topic("t" * 1000, ID)], 1, i) for i in range(24)]
-        log.flush()
-        name, before = segments(directory)[0], contents(directory)
-        directory.flip_bit(name, SEGMENT_HEADER_BYTES + sum(len(batch.data) for batch in written[: end - 1]) + 500)
-        if limit is not None:  # no room for the repair: nothing is deleted for it
-            directory.limit_space(directory.used_bytes)
-            with pytest.raises(OSError):
-                log.truncate(end)
-            assert (log.end, log.lost) == (24, None)
-            directory.limit_space(None)
-        log.truncate(end)
-        assert (log.end, log.chain_at(end), log.damage, log.lost) == (end, written[end - 1].chain, (), None)
-        assert contents(directory)[name] == before[name][: directory.size(name)]
-        log.flush()
-        log.close()
-        assert everything(Log.open(directory)) == written[:end]
-
-
-def test_what_memory_holds_is_read_again_from_there() -> None:
-    directory = MemoryDirectory()
-    log = Log.open(directory)
-    written = [log.append([Topic("t" * 1000, ID)], 1, i) for i in range(24)]
-    log.flush()
-    before, name = contents(directory), segments(directory)[0]
-    directory.flip_bit(name, SEGMENT_HEADER_BYTES + 500)
-    damaged = log.note_damage(CorruptLog.at(f"{directory.path_text}/{name}", SEGMENT_HEADER_BYTES, 0, "rot"))
-    log.repair(damaged, log.read_again(damaged))
-    assert contents(directory) == before
-    assert everything(Log.open(directory)) == written
 
 
 def test_the_epochs_around_rot_stay_what_they_are() -> None:
@@ -207,7 +156,7 @@ def test_the_epochs_around_rot_stay_what_they_are() -> None:
         epochs = log.shape.epochs
         name = segments(directory)[0]
         place = SEGMENT_HEADER_BYTES + sum(len(batch.data) for batch in written[: 4 * position])
-        damaged = log.note_damage(CorruptLog.at(f"{directory.path_text}/{name}", place, 0, "rot"))
+        damaged = noted(log, CorruptLog.at(f"{directory.path_text}/{name}", place, 0, "rot"))
         assert log.shape.epochs == epochs
         assert damaged.epoch_after == written[damaged.end - 1].epoch
         snapshot = written[damaged.start].end

@@ -6,7 +6,6 @@ import pytest
 from metadata_log.format.batch import HEADER_BYTES, Batch, encode
 from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import EPOCH_MAX, OffsetAndEpoch
-from metadata_log.store.piece import INDEX_STEP_BYTES, PREALLOCATE_BYTES, Piece
 from metadata_log.store.salvage import intact_batches
 from metadata_log.store.segment import (
     SEGMENT_HEADER_BYTES,
@@ -19,6 +18,7 @@ from metadata_log.store.segment import (
     unpack_header,
     walk,
 )
+from metadata_log.store.segment_file import INDEX_STEP_BYTES, PREALLOCATE_BYTES, Segment
 from tests.sim.disk import MemoryDirectory
 
 HEADER = SegmentHeader(OffsetAndEpoch(100, 2), bytes(range(32)), 5)
@@ -37,8 +37,8 @@ def batches(count: int, payload: bytes = b"x") -> list[Batch]:
     return made
 
 
-def filled(directory: MemoryDirectory, many: list[Batch], segment_bytes: int = 64 << 20) -> Piece:
-    segment = Piece.create(directory, HEADER)
+def filled(directory: MemoryDirectory, many: list[Batch], segment_bytes: int = 64 << 20) -> Segment:
+    segment = Segment.create(directory, HEADER)
     chain = HEADER.previous_chain
     for batch in many:
         segment.append(batch.data, segment_bytes)
@@ -173,7 +173,7 @@ def test_a_segment_under_another_s_name_is_refused() -> None:
     directory.rename(segment.name, segment_name(200))
 
     with pytest.raises(LogFormatError, match="names base offset 100"):
-        Piece.open(directory, segment_name(200))
+        Segment.open(directory, segment_name(200))
 
 
 def test_walking_over_mutations_finds_batches_or_a_bad_batch() -> None:

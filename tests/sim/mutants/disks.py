@@ -10,9 +10,9 @@ from metadata_log.format.log_shape import LogShape
 from metadata_log.format.records import MetadataRecord, SnapshotFooter
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.store.log_notes import Flushed
-from metadata_log.store.piece import Piece
 from metadata_log.store.recovery import Recovery
 from metadata_log.store.resume import DamagedPlace
+from metadata_log.store.segment_file import Segment
 from quorum.core import download, fetch_service
 from quorum.core.protocol.disk_trust import DiskTrust
 from quorum.core.protocol.divergence import UseSnapshot, Valid, Verdict, judge_fetch
@@ -39,12 +39,12 @@ def _sync_nothing(self: FlushTicket) -> None:
     pass
 
 
-def _cut_without_flush(self: Piece) -> None:
+def _cut_without_flush(self: Segment) -> None:
     self.file.truncate(self.end_position)
     self._allocated = self.end_position
 
 
-def _believe_the_page_cache(self: Piece, offset: Offset) -> None:
+def _believe_the_page_cache(self: Segment, offset: Offset) -> None:
     pass
 
 
@@ -55,12 +55,10 @@ def _flush_again(self: Node, job: Job, error: Exception | None) -> None:
     _finish(self, job, error)
 
 
-def _nothing_may_be_torn(
-    self: Recovery, *, may_lose: Callable[[], bool], unread: OSError | None = None
-) -> Flushed | None:
+def _nothing_may_be_torn(self: Recovery, *, may_lose: Callable[[], bool]) -> Flushed | None:
     if self._damage is not None:
         raise self._where()
-    return _settle(self, may_lose=may_lose, unread=unread)
+    return _settle(self, may_lose=may_lose)
 
 
 def _write_without_directory_flush(
@@ -154,11 +152,11 @@ DISKS: dict[str, Mutant] = {
     ),
     "truncation-not-flushed": Mutant(
         "a log goes on behind a truncation that is not on the disk",
-        lambda: patched(Piece, "cut_tail", _cut_without_flush),
+        lambda: patched(Segment, "cut_tail", _cut_without_flush),
     ),
     "failed-fsync-believed": Mutant(
         "after a failed fsync and a restart, the content of the page cache is taken for the content of the disk",
-        lambda: patched(Piece, "write_again", _believe_the_page_cache),
+        lambda: patched(Segment, "write_again", _believe_the_page_cache),
     ),
     "failed-fsync-tried-again": Mutant(
         "a node whose fsync has failed lives on, and flushes again",

@@ -47,16 +47,6 @@ def test_rot_just_ahead_of_the_damage_is_mended_too() -> None:
     assert it.lone.stopped is None
 
 
-def test_rot_just_ahead_is_noted_when_the_own_disk_gives_what_is_missing() -> None:
-    """The damage was a read that had failed once."""
-    it = with_rot_ahead_of_damage()
-    it.metadata.flip_bit(it.name, IN_THE_THIRD_BATCH)
-    for _ in range(2):
-        it.answer(it.too_old(it.end))
-    assert [each.start for each in it.lone.node.log.damage] == [0]
-    assert it.lone.stopped is None
-
-
 def test_a_repair_that_comes_to_nothing_voids_no_flush() -> None:
     """Nor does it begin the scrub's pass anew: no bytes stand elsewhere."""
     it = with_rot_ahead_of_damage()
@@ -112,10 +102,12 @@ def test_what_a_scrub_finds_in_a_segment_that_was_retired_meanwhile_is_nobodys_l
 
 
 def test_rot_that_a_truncation_comes_upon_is_reported() -> None:
-    """It is mended from memory at once, and still: somebody should look at this disk."""
+    """The process ends, with nothing cut: the next start judges the damage. And somebody should look at this disk."""
     it = DamagedNode(None, config=CONFIG._replace(log=LogConfig(segment_bytes=1 << 16, tail_bytes=1 << 20)))
+    end = it.lone.node.log.end
     it.metadata.flip_bit(it.name, IN_A_BATCH)
-    it.lone.node.log.truncate(11)
+    with pytest.raises(OSError, match="Nothing was cut"):
+        it.lone.node.log.truncate(11)
     status = it.lone.node.disk.status()
-    assert (status.damage_found, status.damaged_records) == (1, 0)
+    assert (status.damage_found, it.lone.node.log.end) == (1, end)
     assert it.name in status.last_damage

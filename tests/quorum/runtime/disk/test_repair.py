@@ -8,13 +8,11 @@ from metadata_log.format.ids import ReplicaKey
 from metadata_log.format.records import Topic
 from metadata_log.store.log import Log, LogConfig
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
-from metadata_log.store.segments import check
 from quorum.core.protocol.inputs import Failure
 from quorum.core.protocol.messages import FetchRequest, FetchResponse, ReadLogRequest, ReadLogResponse
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from quorum.runtime.disk.peer_reads import read_log
 from quorum.runtime.disk.repair import REST_MS
-from quorum.runtime.node import Node
 from quorum.runtime.protocol.jobs import ScrubJob
 from quorum.runtime.protocol.world import RaftFailure, RaftRequest, SnapshotWanted
 from snapshots.format import genesis, snapshot_name
@@ -24,7 +22,6 @@ from tests.quorum.runtime.disk.damaged_node import (
     LAST_EPOCH,
     VOTERS,
     DamagedNode,
-    lone_voter_with_sealed_segments,
 )
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
@@ -203,32 +200,6 @@ def test_a_lone_controller_stands_on_its_snapshot_when_what_is_below_has_rotted(
     assert node.active.on and not node.core.disk_trust.damaged
 
 
-def test_a_lone_controller_leads_again_once_its_disk_gives_what_it_failed_to_give() -> None:
-    """Scrub reads fail for a while, and there is nobody to ask. Without a second look it would not lead until it is restarted."""
-    lone = lone_voter_with_sealed_segments()
-    node = lone.node
-    intact, metadata = node.log.shape, lone.disk.subdirectory(LOG_DIRECTORY)
-
-    metadata.break_sector(node.log.extents()[0].name, SEGMENT_HEADER_BYTES)
-    node.disk.found_damage(scrubbed(node, metadata))
-    metadata.heal()
-    assert node.log.damage and not node.disk.is_fit_to_lead
-    for _ in range(20):
-        lone.now_ms = max(lone.now_ms, node.next_deadline_ms() or lone.now_ms)
-        lone.turn()
-        lone.run_until_idle()
-
-    assert node.active.on and node.log.damage == ()
-    assert (node.log.shape.start, node.log.shape.epochs[:1]) == (intact.start, intact.epochs[:1])
-    assert node.disk.status().damage_mended == 1
-
-
-def scrubbed(node: Node, metadata: MemoryDirectory) -> CorruptLog:
-    with pytest.raises(CorruptLog) as e:
-        check(metadata, node.log.extents()[0], 1 << 20)
-    return e.value
-
-
 def test_retention_that_comes_upon_rot_has_it_mended() -> None:
     """Where the log is to begin is read from a file in which nobody has looked for long. The node goes on, as a damaged one."""
     lone = LoneNode(formatted_disk(voters_of([1])), CONFIG._replace(retention=RetentionPolicy(max_bytes=1)))
@@ -252,21 +223,6 @@ def test_what_was_cut_off_meanwhile_is_not_read_again() -> None:
     it.lone.turn(RaftFailure(to, request, Failure.TIMED_OUT))
     assert it.lone.stopped is None
     assert it.lone.node.log.damage == ()
-
-
-def test_batches_that_the_own_disk_gives_after_all_are_better_than_a_snapshot() -> None:
-    """All others' logs start above the damage; this one's history stays whole."""
-    it = DamagedNode(damaged_at=None)
-    node = it.lone.node
-    it.keep_snapshot(19)
-    node.disk.found_damage(CorruptLog.at(f"{it.metadata.path_text}/{it.name}", SEGMENT_HEADER_BYTES, 0, "EIO"))
-    it.lone.turn()
-    end = node.log.damage[0].end
-    it.answer(it.too_old(end))
-    assert node.log.damage
-    it.answer(it.too_old(end))
-    assert (node.log.damage, node.log.shape.start.offset) == ((), 0)
-    assert it.metadata.read(it.name, 1 << 20) == it.intact
 
 
 # --- scrubbing -----------------------------------------------------------------------------------------------------

@@ -65,37 +65,6 @@ def test_an_unreadable_snapshot_is_passed_over_where_an_older_one_is_whole() -> 
         opened.log.close()
 
 
-def test_a_snapshot_that_cannot_be_read_once_is_read_again() -> None:
-    disk, (_, newer) = _disk_with_snapshots(2)
-    nth = 0
-    while True:
-        nth += 1
-        metadata = disk.subdirectory(LOG_DIRECTORY)
-        with pytest.MonkeyPatch.context() as patched:
-            reads = _fail_read(patched, metadata, snapshot_name(newer), nth)
-            opened = _started(disk)
-        assert opened.load is not None and opened.load.end == newer
-        opened.log.close()
-        if reads[0] < nth:
-            break
-    assert nth > 3
-
-
-def _fail_read(patched: pytest.MonkeyPatch, metadata: MemoryDirectory, name: str, nth: int) -> list[int]:
-    """The `nth` read of a file fails. Counts them."""
-    reads, read_sectors = [0], metadata._volume.read_sectors
-
-    def failing(read: str, *arguments: object) -> None:
-        if read == name:
-            reads[0] += 1
-            if reads[0] == nth:
-                raise OSError(5, "Input/output error: once")
-        read_sectors(read, *arguments)  # type: ignore[arg-type]
-
-    patched.setattr(metadata._volume, "read_sectors", failing)
-    return reads
-
-
 def test_an_unreadable_snapshot_that_nothing_covers_is_the_disk_s_error_and_changes_nothing() -> None:
     """A start that fails with that is tried again, and may succeed. Damage would be final."""
     disk, (_, newer) = _disk_with_snapshots(2)
@@ -118,13 +87,18 @@ def test_an_unreadable_snapshot_that_nothing_covers_is_the_disk_s_error_and_chan
     assert (opened.load.end, opened.log.shape) == (newer, shape)
 
 
-def test_an_unreadable_note_keeps_no_node_from_starting() -> None:
+def test_an_unreadable_note_fails_the_start_and_changes_nothing() -> None:
+    """The note may name a higher end than the batches that can be read."""
     disk, (end,) = _disk_with_snapshots(1)
     metadata = disk.subdirectory(LOG_DIRECTORY)
     opened = _started(disk)
     shape = opened.log.shape
     opened.log.close()
     metadata.break_sector(FLUSHED_NAME, 0)
+    for _ in range(2):
+        with pytest.raises(OSError, match="flushed: the disk cannot read how far this log was durable"):
+            _started(disk)
+    disk.heal()
     opened = _started(disk)
     assert opened.load is not None
     assert (opened.load.end, opened.log.shape, opened.log.lost) == (end, shape, None)
@@ -140,7 +114,6 @@ def test_a_vote_that_cannot_be_read_is_not_forgotten() -> None:
             open_directory(disk, IDENTITY, NodeConfig(), new_directory_id=lambda: bytes(range(16)))
         assert "remove the file" in str(e.value)
     disk.heal()
-    disk.fail_next_read()
     assert election_file.load(disk) == saved
     assert _started(disk).election == saved
 
