@@ -30,6 +30,7 @@ from broker_agent.wire import ClusterMetadata, describe
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, check_identity, read_identity
 from metadata_log.format.records import NO_DATA_PLANE, STATE_REASONS, Endpoint, FeatureRange
+from service_kit.process.background import in_background
 from service_kit.process.config import ConfigErrors, ConfigProblem, effective
 from service_kit.process.metrics import Metrics
 from service_kit.process.notify import notify
@@ -113,7 +114,7 @@ async def run_broker(
         agent = make_agent(config, directory, identity, reach, now_ms, log)
         if config.metrics_listener is not None:
             certificate = CertificateExpiry(config.tls_files)
-            stack.callback(asyncio.ensure_future(certificate.keep()).cancel)
+            stack.enter_context(in_background("certificate expiry", certificate.keep()))
             add_metrics(metrics, agent, calls, certificate)
             port = await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics))
             log.info("metrics", port=port)
@@ -231,13 +232,11 @@ def controllers_of(agent: Agent, config: BrokerConfig) -> tuple[str, ...]:
 @asynccontextmanager
 async def telling(agent: Agent, health: Health) -> AsyncIterator[None]:
     """Reports the broker's state to health checks and systemd inside of the block."""
-    task = asyncio.get_running_loop().create_task(_tell(agent, health))
-    try:
-        yield
-    finally:
-        notify("STOPPING=1")
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    with in_background("health and systemd", _tell(agent, health)):
+        try:
+            yield
+        finally:
+            notify("STOPPING=1")
 
 
 async def _tell(agent: Agent, health: Health) -> None:

@@ -31,6 +31,7 @@ from quorum.wire.metric_table import add_metrics
 from quorum.wire.observe import watch
 from quorum.wire.peers import Peers
 from quorum.wire.server import serve
+from service_kit.process.background import in_background
 from service_kit.process.clock import RealClock
 from service_kit.process.config import load_config
 from service_kit.process.endpoints import HostPort
@@ -115,8 +116,8 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
         port = await stack.enter_async_context(_running(loop, serving))
         log.info("listening", host=config.listener.address.host, port=port, cluster_id=identity.cluster_id)
         if config.metrics_listener is not None:
-            stack.callback(asyncio.ensure_future(figures.keep(loop)).cancel)
-            stack.callback(asyncio.ensure_future(certificate.keep()).cancel)
+            stack.enter_context(in_background("cluster figures", figures.keep(loop)))
+            stack.enter_context(in_background("certificate expiry", certificate.keep()))
             log.info(
                 "metrics",
                 port=await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics)),

@@ -1,6 +1,7 @@
 """A daemon as a process: signals, systemd, exit codes, the clock."""
 
 import asyncio
+import io
 import os
 import signal
 import socket
@@ -9,11 +10,37 @@ from pathlib import Path
 
 import pytest
 
+from service_kit.process.background import in_background
 from service_kit.process.clock import RealClock
+from service_kit.process.logs import Logs
 from service_kit.process.notify import notify
 from service_kit.process.run import EXIT_CONFIG, EXIT_OK, refusal, run
 from service_kit.process.settings import ConfigErrors, ConfigProblem
 from service_kit.process.signals import handling_signals
+
+
+async def test_a_failure_in_the_background_is_logged_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The daemon goes on. A task that is cancelled at the end of the block has not failed."""
+    is_cancelled = asyncio.Event()
+
+    async def fails() -> None:
+        raise RuntimeError("a mistake of ours")
+
+    async def works() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_cancelled.set()
+
+    written = io.StringIO()
+    with Logs(stream=written, log_format="json"):
+        with in_background("counting", fails()), in_background("waiting", works()):
+            for _ in range(5):
+                await asyncio.sleep(0)
+        await is_cancelled.wait()
+        await asyncio.sleep(0)
+    (line,) = [line for line in written.getvalue().splitlines() if "background" in line]
+    assert "background task failed" in line and "counting" in line and "a mistake of ours" in line
 
 
 async def test_the_first_signal_asks_the_second_ends() -> None:
