@@ -165,7 +165,8 @@ class BrokerListing(NamedTuple):
     session_deadline_ms: int | None = None
 
 
-PartitionCounts: TypeAlias = tuple[Counter[NodeId], Counter[NodeId]]
+BrokerCounts: TypeAlias = tuple[Counter[NodeId], Counter[NodeId]]
+"""How many partitions each broker leads, and how many replicas each broker has."""
 
 
 class BrokerPage(NamedTuple):
@@ -178,7 +179,7 @@ class BrokerPage(NamedTuple):
 def list_brokers(
     image: MetadataImage,
     controller: Controller | None,
-    counts: PartitionCounts | None = None,
+    counts: BrokerCounts | None = None,
     *,
     after: NodeId = -1,
     limit: int = 0,
@@ -189,7 +190,7 @@ def list_brokers(
     """
     if not 0 < limit <= BROKERS_PAGE_MAX:
         limit = BROKERS_PAGE_MAX
-    led, replicas = partition_counts(image) if counts is None else counts
+    led, replicas = broker_counts(image) if counts is None else counts
     registered = sorted(broker_id for broker_id in image.brokers if broker_id > after)
     listed: list[BrokerListing] = []
     for broker_id in registered[:limit]:
@@ -209,7 +210,7 @@ def list_brokers(
     return BrokerPage(tuple(listed), len(registered) > limit)
 
 
-def partition_counts(image: MetadataImage) -> PartitionCounts:
+def broker_counts(image: MetadataImage) -> BrokerCounts:
     """Counts the partitions that each broker leads, and the replicas of each broker. O(partitions), about 0.1 us each."""
     led: Counter[NodeId] = Counter()
     replicas: Counter[NodeId] = Counter()

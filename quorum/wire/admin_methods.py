@@ -124,9 +124,9 @@ def _describe_configs(request: admin_pb2.DescribeConfigsRequest, view: ReadView)
     return reads.to_describe_configs_response(described, token, view.as_of_offset)
 
 
-def _count_partitions(request: admin_pb2.ListBrokersRequest, view: ReadView) -> views.PartitionCounts:
+def _count_partitions(request: admin_pb2.ListBrokersRequest, view: ReadView) -> views.BrokerCounts:
     _brokers_wanted(request)  # a bad request is refused before the count
-    return views.partition_counts(view.image)
+    return views.broker_counts(view.image)
 
 
 def _list_brokers(request: admin_pb2.ListBrokersRequest, view: ReadView, counts: Any) -> admin_pb2.ListBrokersResponse:

@@ -154,14 +154,14 @@ async def test_a_broker_that_is_heard_while_partitions_are_counted_was_heard_jus
     client: AdminClient, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is as of the moment before the count, and the contacts are read after the count."""
-    count = views.partition_counts
+    count = views.broker_counts
 
-    def counted(image: MetadataImage) -> views.PartitionCounts:
+    def counted(image: MetadataImage) -> views.BrokerCounts:
         node.cluster.now_ms += 200
         node.cluster.contact(1)
         return count(image)
 
-    monkeypatch.setattr(views, "partition_counts", counted)
+    monkeypatch.setattr(views, "broker_counts", counted)
     listed = {broker.broker_id: broker for broker in (await client.list_brokers()).brokers}
     assert listed[1].last_contact_age_ms == 0
 
