@@ -1,1 +1,1 @@
-"""Brokers' lives: registration, sessions, fencing, controlled shutdown."""
+"""Brokers' lives: registration, sessions, fencing, controlled shutdown, return."""

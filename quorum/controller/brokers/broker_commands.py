@@ -14,20 +14,19 @@ partitions. Every partition is in a valid state. Controller 2 gives broker 7 a w
 import random
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NO_LEADER, NodeId, Offset, id_shown, uuid_text
-from metadata_log.format.partition_state import LEADER
-from metadata_log.format.records import BrokerRegistrationChange, MetadataRecord, PartitionChange, RegisterBroker
+from metadata_log.format.ids import NodeId, Offset, id_shown, uuid_text
+from metadata_log.format.records import BrokerRegistrationChange, MetadataRecord, RegisterBroker
 from metadata_log.format.records import UnregisterBroker as UnregisterBrokerRecord
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.admission import check_may_be_fenced, check_may_be_unregistered
 from quorum.controller.brokers.contact import BrokerState, Next, next_state, state_of
 from quorum.controller.brokers.departures import Cause, Departures
 from quorum.controller.brokers.registration import check_registration, registration_record
+from quorum.controller.brokers.returns import Returns
 from quorum.controller.brokers.sessions import Session, Sessions
 from quorum.controller.brokers.shutdowns import Shutdowns
 from quorum.controller.brokers.state_records import StateRecords
 from quorum.controller.partitions.broker_view import BrokerViews
-from quorum.controller.partitions.walks import PartitionWalk, Visited
 from quorum.controller.protocol.commands import (
     BrokerContact,
     BrokerContactReply,
@@ -55,7 +54,6 @@ from quorum.controller.protocol.happenings import (
     Happening,
     LogDirectoriesLost,
     Registration,
-    ReplicasMoved,
     StateReason,
 )
 
@@ -70,7 +68,7 @@ class Brokers:
         self._state_records = StateRecords(self.views)
         self._departures = Departures(config, self.views)
         self._shutdowns = Shutdowns(config, self.sessions, self.views, self._state_records)
-        self._electing: dict[NodeId, PartitionWalk] = {}
+        self._returns = Returns(config, self.views)
 
     def at(self, wall_ms: int) -> None:
         """Sets the time of day of the next decision, for the records that change a broker's state."""
@@ -86,7 +84,7 @@ class Brokers:
         self.views.reset()
         self._departures.clear()
         self._shutdowns.clear()
-        self._electing.clear()
+        self._returns.clear()
 
     # --- registration ----------------------------------------------------------------------------------------------
 
@@ -148,7 +146,7 @@ class Brokers:
 
     def _forget(self, broker_id: NodeId) -> None:
         self._shutdowns.forget(broker_id)
-        self._electing.pop(broker_id, None)
+        self._returns.forget(broker_id)
         self._departures.forget(broker_id)
 
     def identified(self, image: MetadataImage, broker_id: NodeId, broker_epoch: int) -> RegisterBroker:
@@ -294,35 +292,14 @@ class Brokers:
             in_controlled_shutdown=False if broker.in_controlled_shutdown else None,
         )
         online = BrokerOnline(broker.broker_id, broker.broker_epoch)
-        self._electing[broker.broker_id] = PartitionWalk(image, broker.broker_id, now_ms)
-        changes, then, led = self._elect_some(image, broker.broker_id, now_ms)
-        return Decision((change, *changes), BrokerContactReply(), then, happenings=(online, *led))
+        elected = self._returns.begin(image, broker.broker_id, now_ms)
+        happenings: tuple[Happening, ...] = (online, *elected.happenings)
+        return Decision((change, *elected.changes), BrokerContactReply(), elected.then, happenings)
 
     def elect_leaderless(self, image: MetadataImage, command: ElectLeaderless, now_ms: int) -> Decision:
         """Decides the next slice of elections that a broker's return made possible."""
-        if command.broker_id not in self._electing or command.broker_id not in self.views.of(image).active:
-            self._electing.pop(command.broker_id, None)
-            return Decision((), FollowUpReply())
-        changes, then, led = self._elect_some(image, command.broker_id, now_ms)
-        return Decision(tuple(changes), FollowUpReply(), then, happenings=led)
-
-    def _elect_some(
-        self, image: MetadataImage, broker_id: NodeId, now_ms: int
-    ) -> tuple[list[PartitionChange], Command | None, tuple[ReplicasMoved, ...]]:
-        """Returns the changes of the next slice, the command for the rest, and, with the last slice, the story."""
-        active = self.views.of(image).active | {broker_id}
-
-        def elect(visited: Visited) -> PartitionChange | None:
-            if visited.state[LEADER] != NO_LEADER:
-                return None
-            return visited.builder(image, active).build()
-
-        walk = self._electing[broker_id]
-        changes = walk.step(image, elect, self._config, now_ms)
-        if not walk.is_done:
-            return changes, ElectLeaderless(broker_id), ()
-        del self._electing[broker_id]
-        return changes, None, walk.story(StateReason.CAUGHT_UP)
+        elected = self._returns.go_on(image, command.broker_id, now_ms)
+        return Decision(elected.changes, FollowUpReply(), elected.then, elected.happenings)
 
     def _lose_log_dirs(
         self, image: MetadataImage, broker: RegisterBroker, contact: BrokerContact, now_ms: int
