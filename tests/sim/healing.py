@@ -1,4 +1,4 @@
-"""After the faults: what is healthy must come together, whatever becomes of the rest (L1 to L4, L7, L8).
+"""After the faults: what is healthy must come together, whatever becomes of the rest (L1 to L4, L7 to L9).
 
 Either everything heals, or only a majority of the controllers does. The others are down or cut off, and the majority must
 do its work without them. Then they come and go, heard but deaf or hearing but mute, and must not cost the majority its
@@ -8,7 +8,9 @@ leader again and again. At last they heal too. Some runs end behind slow links (
 import random
 from typing import TYPE_CHECKING
 
-from metadata_log.format.ids import Offset
+from metadata_log.format.ids import NO_LEADER, Offset
+from metadata_log.format.partition_state import ISR, LEADER
+from metadata_log.format.records import RegisterBroker
 from tests.sim.laws import LawBroken, hold
 from tests.sim.picture import describe
 from tests.sim.slow_links import SlowLinks
@@ -111,16 +113,17 @@ class Healing:
     # --- what is demanded ------------------------------------------------------------------------------------------
 
     def _settle(self, core: "list[SimController]") -> None:
-        """L1, L2, L3: a leader, and everybody has everything that was acknowledged, and new writes succeed."""
+        """L1, L2, L3, L9: a leader, and everybody has everything that was acknowledged, and new writes succeed."""
         cluster = self._cluster
         deadline_ms = cluster.now_ms + SETTLE_MS
         goal = cluster.laws.clients.floor
         writes = cluster.acknowledged_writes() + NEW_WRITES
-        while cluster.acknowledged_writes() < writes or not self._together(core, goal):
+        while cluster.acknowledged_writes() < writes or not self._together(core, goal) or _without_leader(core):
             if cluster.now_ms > deadline_ms:
-                raise LawBroken(
-                    "L2 Convergence", f"not together at {goal} within {SETTLE_MS} ms of quiet: {self._who(core)}"
-                )
+                without_leader = _without_leader(core)
+                law = "L9 LedWherePossible" if without_leader else "L2 Convergence"
+                text = f"not together at {goal} within {SETTLE_MS} ms of quiet"
+                raise LawBroken(law, f"{text}; without a leader {without_leader}: {self._who(core)}")
             cluster.next()
 
     def _together(self, core: "list[SimController]", goal: Offset) -> bool:
@@ -154,3 +157,19 @@ class Healing:
         more = cluster.coverage["election"] - elections
         law = "L4 OthersCostNoLeader"
         hold(more <= 2 * len(others), law, f"{len(others)} flapping nodes caused {more} elections in {CALM_MS} ms")
+
+
+def _without_leader(core: "list[SimController]") -> list[str]:
+    """L9: the partitions without a leader that an online member of their ISR could lead."""
+    images = [each.node.state.committed for each in core if each.node is not None and each.node.active.on]
+    return [
+        f"{topic.name}-{number}"
+        for image in images
+        for topic in image.topics_by_id.values()
+        for number, state in enumerate(topic.states())
+        if state[LEADER] == NO_LEADER and any(_is_online(image.brokers[member]) for member in state[ISR])
+    ]
+
+
+def _is_online(broker: RegisterBroker) -> bool:
+    return not broker.fenced and not broker.in_controlled_shutdown

@@ -78,6 +78,7 @@ class Brokers:
         self.deactivate()
         self.sessions.reset(image, now_ms)
         self._departures.begin(image)
+        self._returns.begin(image, now_ms)
 
     def deactivate(self) -> None:
         self.sessions.clear()
@@ -216,7 +217,8 @@ class Brokers:
         return self._departures.shows_last(broker_id, offset)
 
     def due(self, image: MetadataImage, now_ms: int) -> Command | None:
-        """Returns a command that is due without a request: the next slice of a stalled fencing, or the end of a session."""
+        """Returns a command that is due without a request: the next slice of a stalled fencing, the end of a session, or a new
+        controller's look at the partitions without a leader."""
         for broker_id in self._departures.stalled(now_ms):
             broker: RegisterBroker | None = image.brokers.get(broker_id)
             if broker is not None and not broker.fenced:
@@ -224,10 +226,12 @@ class Brokers:
             self._forget(broker_id)
         if self.sessions.first_expired(image, now_ms) is not None:
             return FenceExpiredBrokers()
-        return None
+        return ElectLeaderless() if self._returns.looks else None
 
     def next_deadline_ms(self) -> int | None:
         """The time to call `due`; possibly too early."""
+        if self._returns.looks:
+            return 0  # at once
         deadlines = (self.sessions.next_deadline_ms(), self._departures.next_deadline_ms())
         return min([deadline_ms for deadline_ms in deadlines if deadline_ms is not None], default=None)
 
@@ -292,13 +296,16 @@ class Brokers:
             in_controlled_shutdown=False if broker.in_controlled_shutdown else None,
         )
         online = BrokerOnline(broker.broker_id, broker.broker_epoch)
-        elected = self._returns.begin(image, broker.broker_id, now_ms)
+        elected = self._returns.returned(image, broker.broker_id, now_ms)
         happenings: tuple[Happening, ...] = (online, *elected.happenings)
         return Decision((change, *elected.changes), BrokerContactReply(), elected.then, happenings)
 
     def elect_leaderless(self, image: MetadataImage, command: ElectLeaderless, now_ms: int) -> Decision:
         """Decides the next slice of elections that a broker's return made possible."""
-        elected = self._returns.go_on(image, command.broker_id, now_ms)
+        if command.broker_id is None:
+            elected = self._returns.look(image, now_ms)
+        else:
+            elected = self._returns.go_on(image, command.broker_id, now_ms)
         return Decision(elected.changes, FollowUpReply(), elected.then, elected.happenings)
 
     def _lose_log_dirs(

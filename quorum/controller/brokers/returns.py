@@ -5,10 +5,14 @@
        orders-0 is led by broker 7 from the same moment on.
     3  The node asks for the next slice (`ElectLeaderless`) until the walk is done.
 
-The walk is soft state. If the leadership is lost in step 3, the partitions of the slices that are missing stay without a
-leader until one of their replicas returns once more.
+The walk is soft state. Counter-example without a look of the next controller:
+    1  Broker 7 returns to 30,000 partitions. Controller 1 dies after the first of the three slices.
+    2  Controller 2 becomes active. It finds broker 7 online, and does not know that broker 7 has just returned.
+    3  The partitions of the other two slices have no leader, although broker 7 could lead them, until broker 7 returns once more.
+So a controller that becomes active looks through all partitions once, in slices too.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from metadata_log.format.ids import NO_LEADER, NodeId
@@ -19,7 +23,7 @@ from quorum.controller.partitions.broker_view import BrokerViews
 from quorum.controller.partitions.walks import PartitionWalk, Visited
 from quorum.controller.protocol.commands import ElectLeaderless
 from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.happenings import ReplicasMoved, StateReason
+from quorum.controller.protocol.happenings import Happening, LeadersElected, StateReason, first_few
 
 
 class Elected(NamedTuple):
@@ -28,8 +32,7 @@ class Elected(NamedTuple):
     changes: tuple[PartitionChange, ...] = ()
     then: ElectLeaderless | None = None
     """The command for the rest."""
-    happenings: tuple[ReplicasMoved, ...] = ()
-    """The sum of all slices, with the last one."""
+    happenings: tuple[Happening, ...] = ()
 
 
 class Returns:
@@ -39,36 +42,67 @@ class Returns:
         self._config = config
         self._views = views
         self._by_broker: dict[NodeId, PartitionWalk] = {}
+        self._look: PartitionWalk | None = None
+        """The look through all partitions. None: it is done."""
+
+    def begin(self, image: MetadataImage, now_ms: int) -> None:
+        """Begins the look through all partitions, for a controller that becomes active."""
+        self._look = PartitionWalk(image, None, now_ms) if len(image.topics_by_id) else None
+
+    @property
+    def looks(self) -> bool:
+        """True until the look through all partitions is done."""
+        return self._look is not None
 
     def clear(self) -> None:
         self._by_broker.clear()
+        self._look = None
 
     def forget(self, broker_id: NodeId) -> None:
         self._by_broker.pop(broker_id, None)
 
-    def begin(self, image: MetadataImage, broker_id: NodeId, now_ms: int) -> Elected:
-        """Makes the first slice. In `image` the broker is still fenced."""
+    def returned(self, image: MetadataImage, broker_id: NodeId, now_ms: int) -> Elected:
+        """Makes the first slice of a return. In `image` the broker is still fenced."""
         self._by_broker[broker_id] = PartitionWalk(image, broker_id, now_ms)
         return self._elect(image, broker_id, now_ms)
 
     def go_on(self, image: MetadataImage, broker_id: NodeId, now_ms: int) -> Elected:
-        """Makes the next slice; nothing if the broker is not active any more."""
+        """Makes the next slice of a return; nothing if the broker is not active any more."""
         if broker_id in self._by_broker and broker_id in self._views.of(image).active:
             return self._elect(image, broker_id, now_ms)
         self.forget(broker_id)
         return Elected()
 
     def _elect(self, image: MetadataImage, broker_id: NodeId, now_ms: int) -> Elected:
-        active = self._views.of(image).active | {broker_id}
+        walk = self._by_broker[broker_id]
+        changes = self._slice(walk, image, self._views.of(image).active | {broker_id}, now_ms)
+        if not walk.is_done:
+            return Elected(changes, ElectLeaderless(broker_id))
+        self.forget(broker_id)
+        return Elected(changes, happenings=walk.story(StateReason.CAUGHT_UP))
 
+    def look(self, image: MetadataImage, now_ms: int) -> Elected:
+        """Makes the next slice of the look through all partitions; nothing if the look is done."""
+        walk = self._look
+        if walk is None:
+            return Elected()
+        changes = self._slice(walk, image, self._views.of(image).active, now_ms)
+        if walk.is_done:
+            self._look = None
+        return Elected(changes, ElectLeaderless() if self.looks else None, _story(image, changes))
+
+    def _slice(
+        self, walk: PartitionWalk, image: MetadataImage, active: frozenset[NodeId], now_ms: int
+    ) -> tuple[PartitionChange, ...]:
         def elect(visited: Visited) -> PartitionChange | None:
             if visited.state[LEADER] != NO_LEADER:
                 return None
             return visited.builder(image, active).build()
 
-        walk = self._by_broker[broker_id]
-        changes = tuple(walk.step(image, elect, self._config, now_ms))
-        if not walk.is_done:
-            return Elected(changes, ElectLeaderless(broker_id))
-        self.forget(broker_id)
-        return Elected(changes, happenings=walk.story(StateReason.CAUGHT_UP))
+        return tuple(walk.step(image, elect, self._config, now_ms))
+
+
+def _story(image: MetadataImage, changes: Sequence[PartitionChange]) -> tuple[LeadersElected, ...]:
+    names = {change.topic_id: topic.name for change in changes if (topic := image.topic_by_id(change.topic_id))}
+    named = first_few(f"{names[change.topic_id]}-{change.partition}: {change.leader}" for change in changes)
+    return (LeadersElected(len(changes), named),) if changes else ()

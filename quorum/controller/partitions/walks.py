@@ -1,5 +1,7 @@
 """Walks over all partitions of one broker, in slices: the consequences of a broker's change of state for each partition.
 
+A walk without a broker visits the partitions of all brokers.
+
 A broker may hold tens of thousands of replicas, and no turn may take long. So a walk takes one slice at a time. Each slice is one
 batch, and between two slices the controller serves other requests.
 """
@@ -39,7 +41,7 @@ class Visited(NamedTuple):
 
 
 class PartitionWalk:
-    """A walk over all partitions with a replica on one broker, in slices over several decisions.
+    """A walk over all partitions with a replica on one broker, or over all partitions, in slices over several decisions.
 
     The walk first searches the topics of the image at its start, slice by slice, and then visits the found topics by their ids.
     Topics that are created later are not visited. So the caller must bar the broker first: a barred broker enters no further
@@ -48,8 +50,9 @@ class PartitionWalk:
 
     __slots__ = ("_next_chunk", "_topic_ids", "_unsearched", "broker_id", "last_step_cost", "last_step_ms", "moves")
 
-    def __init__(self, image: MetadataImage, broker_id: NodeId, now_ms: int) -> None:
+    def __init__(self, image: MetadataImage, broker_id: NodeId | None, now_ms: int) -> None:
         self.broker_id = broker_id
+        """None: the walk visits all partitions."""
         self.last_step_ms = now_ms
         self.last_step_cost = 0
         """The cost of the last slice, in partitions looked at."""
@@ -73,7 +76,7 @@ class PartitionWalk:
                 self._topic_ids.sort(reverse=True)
                 break
             cost += _TOPIC_COST
-            if topic.has_replica_on(self.broker_id):
+            if self.broker_id is None or topic.has_replica_on(self.broker_id):
                 self._topic_ids.append(topic.topic_id)
         return cost
 
@@ -109,10 +112,11 @@ class PartitionWalk:
 
     def story(self, why: StateReason) -> tuple[ReplicasMoved, ...]:
         """The happening of all changes that are not told yet, once the walk is done; nothing before."""
+        assert self.broker_id is not None, "only the moves of one broker have a reason"
         return self.moves.take(self.broker_id, why) if self.is_done else ()
 
     def _chunk(self, topic: TopicImage) -> Iterator[Visited]:
         first = self._next_chunk * CHUNK_PARTITIONS
         for number, state in enumerate(topic.chunks[self._next_chunk], first):
-            if self.broker_id in state[REPLICAS]:
+            if self.broker_id is None or self.broker_id in state[REPLICAS]:
                 yield Visited(topic, number, state)

@@ -253,9 +253,12 @@ class ContinueShutdown:
 
 @dataclass(frozen=True, slots=True)
 class ElectLeaderless:
-    """Elect leaders for partitions without a leader that a returned broker can lead."""
+    """Elect leaders for partitions without a leader that a returned broker can lead.
 
-    broker_id: NodeId
+    Without a `broker_id`: for all partitions, because the controller before may not have finished this work.
+    """
+
+    broker_id: NodeId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,10 @@ class IsrGrown:
 
 @dataclass(frozen=True, slots=True)
 class LeadersElected:
-    """An operator's request has given partitions back to their preferred leaders. `first` shows some: `orders-0: 101`."""
+    """Partitions have got their preferred leaders, as an operator asked, or, after a failover, a leader that had returned before.
+
+    `first` shows some: `orders-0: 101`.
+    """
 
     kind: ClassVar[str] = "leaders elected"
     partitions: int

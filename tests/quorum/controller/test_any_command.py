@@ -245,7 +245,7 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
         st.builds(UnregisterBroker, ANY_BROKER),
         st.builds(ContinueFencing, ANY_BROKER),
         st.builds(ContinueShutdown, ANY_BROKER),
-        st.builds(ElectLeaderless, ANY_BROKER),
+        st.builds(ElectLeaderless, st.one_of(st.none(), ANY_BROKER)),
         st.builds(FenceExpiredBrokers),
         st.builds(BootstrapFeatures, COUNT),
     )  # fmt: skip

@@ -37,6 +37,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError
+from quorum.controller.protocol.happenings import Happening, LeadersElected
 from tests.quorum.controller.cluster import Cluster, incarnation, registration
 
 SESSION_MS = ControllerConfig().session_timeout_ms
@@ -555,3 +556,28 @@ def test_a_lost_log_directory_does_not_come_back_with_a_repeated_registration() 
     assert cluster.run(command).records == []
     cluster.run(replace(command, rack="b"))
     assert (cluster.image.brokers[0].log_dirs, cluster.image.brokers[0].rack) == (two[1:], "b")
+
+
+def test_a_return_that_a_failover_cut_short_is_finished_by_the_next_controller() -> None:
+    """A partition with an active member of its ISR does not stay without a leader.
+
+    1. Broker 0 alone holds 200 partitions. It is fenced, and returns: the first slice elects it for some of them.
+    2. The controller loses its leadership. The next one finds broker 0 online, as it was for long.
+    3. The next controller looks through all partitions, slice by slice, and elects broker 0 for the others.
+    """
+    cluster = Cluster(2, config=ControllerConfig(slice_changes_max=10, slice_partitions_max=64))
+    cluster.assign("t", *[(0,)] * 200)
+    cluster.contact(0, wants_fence=True)
+    assert all(partition.leader == NO_LEADER for partition in cluster.partitions("t"))
+    decision = cluster.controller.decide(cluster.image, cluster.said_by(0), cluster.now_ms)
+    cluster.fold(decision)
+    assert decision.then is not None
+    leaderless = sum(partition.leader == NO_LEADER for partition in cluster.partitions("t"))
+    assert 0 < leaderless < 200
+
+    cluster.controller.activate(cluster.image, cluster.now_ms)
+    told: list[Happening] = []
+    while (due := cluster.controller.due(cluster.image, cluster.now_ms)) is not None:
+        told += cluster.run(due).happenings
+    assert all(partition.leader == 0 for partition in cluster.partitions("t"))
+    assert sum(each.partitions for each in told if isinstance(each, LeadersElected)) == leaderless

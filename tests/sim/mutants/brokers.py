@@ -14,6 +14,7 @@ from metadata_log.store.log import Log
 from quorum.controller.brokers import broker_commands as controller_brokers
 from quorum.controller.brokers.contact import BrokerState, Next, next_state
 from quorum.controller.brokers.departures import Cause, Departures, Slice
+from quorum.controller.brokers.returns import Elected, Returns
 from quorum.controller.brokers.sessions import Sessions
 from quorum.controller.controller import BrokerStanding, Controller
 from quorum.controller.partitions import alter_partition, walks
@@ -62,6 +63,20 @@ def _unfence_at_once(
 
 def _leave_nothing(self: Departures, image: MetadataImage, broker_id: NodeId, cause: Cause, now_ms: int) -> Slice:
     return Slice((), cause, True, ())
+
+
+def _elect_nothing(self: Returns, image: MetadataImage, broker_id: NodeId, now_ms: int) -> Elected:
+    return Elected()
+
+
+def _look_for_nothing(self: Returns, image: MetadataImage, now_ms: int) -> None:
+    pass
+
+
+@contextmanager
+def _return_to_nothing() -> Iterator[None]:
+    with patched(Returns, "returned", _elect_nothing), patched(Returns, "begin", _look_for_nothing):
+        yield
 
 
 def _leave_leaderships_only(
@@ -250,6 +265,10 @@ BROKERS: dict[str, Mutant] = {
     "fenced-broker-in-isr": Mutant(
         "a broker is fenced and stays in the ISRs of other leaders",
         lambda: patched(Departures, "step", _leave_leaderships_only),
+    ),
+    "returned-broker-not-elected": Mutant(
+        "a broker that is online again is not elected for partitions without a leader",
+        _return_to_nothing,
     ),
     "stopping-broker-elected": Mutant(
         "a broker that is about to stop is still given leaderships",
