@@ -271,6 +271,17 @@ class RaftCore:
         return high_watermark_told(state, state.role) if isinstance(state.role, Leader) else state.known_high_watermark
 
     @property
+    def awaits_own_flush(self) -> bool:
+        """True for a leader whose own flush may commit records: no other voter exists, or another voter has records on its
+        disk that are not on the leader's disk yet.
+        """
+        state = self._state
+        if not isinstance(state.role, Leader):
+            return False
+        flushed_end, replicas = state.shape.flushed_end, state.role.replicas
+        return len(state.latest_voters) == 1 or any((each.end_offset or 0) > flushed_end for each in replicas.values())
+
+    @property
     def shape(self) -> LogShape:
         return self._state.shape
 

@@ -4,16 +4,7 @@
                                         ^                 |
          timer, finished job, peer -----+                 +--> peers.send, jobs
 
-A handler posts an event with a future, and awaits the future. A turn takes all events since the last turn, so under load one
-turn, one append and one flush serve many callers.
-
-*A change that arrives while an earlier change waits for its majority starts no turn.* The followers are busy with the earlier
-batch, and could not take the new change yet. Example with leader 1 and follower 2:
-    1. the change of client A is appended at offset 40; follower 2 receives the batch and flushes;
-    2. the change of client B arrives, is queued, and starts no turn;
-    3. follower 2 fetches from 41, which starts a turn;
-    4. the turn commits 40, answers client A, appends all queued changes, and answers the fetch with them.
-With 64 changes in flight, the leader commits twice as many changes a second in this way.
+A handler posts an event with a future, and awaits the future. `inbox` says which events start a turn.
 
 *A follower flushes inside of its turn, a leader on a thread.* A follower would only wait for the disk, and a hop to a thread and
 back costs half as much as an fsync. A leader's event loop must send the new batches to the followers meanwhile, so that all
@@ -24,16 +15,15 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeVar
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
-from metadata_log.format.records import Endpoint
 from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
-from quorum.core.protocol.inputs import Failure, PeerRefused, ShutDown
+from quorum.core.protocol.inputs import PeerRefused, ShutDown
 from quorum.core.protocol.messages import EndQuorumEpochRequest, FetchRequest, PeerRequest, PeerResponse
 from quorum.core.quorum_state import TRANSITIONS_KEPT
 from quorum.core.roles import Transition
@@ -42,6 +32,7 @@ from quorum.runtime.active.waiting_room import unknown_outcome
 from quorum.runtime.callers import Callers
 from quorum.runtime.commit_meter import CommitMeter
 from quorum.runtime.disk.open_directory import Opened
+from quorum.runtime.inbox import ClientEvent, Inbox
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.jobs import FlushJob, Job
 from quorum.runtime.protocol.node_config import NodeConfig
@@ -55,6 +46,7 @@ from quorum.runtime.protocol.requests import (
     SnapshotMarked,
 )
 from quorum.runtime.protocol.restarts import RestartAdvice, restart_advice
+from quorum.runtime.protocol.surroundings import Clock, Peers
 from quorum.runtime.protocol.world import (
     Answer,
     BrokerFetch,
@@ -71,70 +63,19 @@ from quorum.runtime.protocol.world import (
     Tick,
 )
 from quorum.runtime.status import node_status
+from quorum.runtime.turn_timer import TurnTimer
 from snapshots.store import PositionOutOfRange, SnapshotInfo, SnapshotNotFound
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-ClientEvent: TypeAlias = Submission | Read | LocalRead | SnapshotWanted
-
 STALL_MS = 500
 """How many milliseconds late a turn must be to show that the process was paused. Each broker's session is extended by the
 delay."""
-TURN_REQUESTS_MAX = 512
-"""Maximum number of clients' requests that one turn takes; the rest wait for the next turn. Controllers and brokers never wait
-behind clients: a leader that answers them late loses its leadership."""
-TURN_WORK_US_MAX = 5_000
-"""Maximum CPU time after which a turn begins no further request of a client."""
-LOOK_EVERY_REQUESTS = 8
-"""How many requests a turn takes between two looks at the CPU clock, which costs microseconds."""
-LOOK_EVERY_RECORDS = 500
-"""How many new records make a turn look at the CPU clock before that: eight topics of 10,000 partitions take half a second."""
 SHUTTING_DOWN = "this controller is shutting down; nothing was done, ask another controller"
 RESIGN_GRACE_MS = 500
 """How long a leader that stops waits for the other voters to hear of its resignation."""
-
-
-class Clock(Protocol):
-    """The clocks of the machine.
-
-    now_ms      never goes back, and counts the time that the machine was suspended
-    elapsed_us  for durations: finer than `now_ms`, and counted from another moment
-    cpu_us      CPU time of the calling thread
-    wall_ms     the time of day
-    """
-
-    def now_ms(self) -> int: ...
-
-    def elapsed_us(self) -> int: ...
-
-    def cpu_us(self) -> int: ...
-
-    def wall_ms(self) -> int: ...
-
-
-class Peers(Protocol):
-    """The way to the other controllers (`quorum.wire.peers` is the real one)."""
-
-    def send(
-        self,
-        destination: NodeId,
-        request: PeerRequest,
-        timeout_ms: int,
-        on_response: Callable[[PeerResponse], None],
-        on_failure: Callable[[Failure], None],
-    ) -> None: ...
-
-    def set_endpoints(self, endpoints: Mapping[NodeId, Endpoint], last_named: Mapping[NodeId, Endpoint]) -> None:
-        """Sets the addresses of the controllers. `last_named`: earlier ones, for controllers without a newer address."""
-        ...
-
-    def on_peer_refused(self, listener: Callable[[NodeId], None]) -> None:
-        """Calls `listener` when the stream to a peer broke and the peer's host refused a new connection."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 class NodeLoop:
@@ -145,23 +86,20 @@ class NodeLoop:
         self._peers = peers
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._events: deque[Event] = deque()
-        self._requests: deque[ClientEvent] = deque()
-        """Requests of clients; a turn takes them after `_events`."""
         self._callers = Callers()
         self._scheduled = False
         self._left = False
         self._tell_transition: Callable[[Transition], None] | None = None
         self._tell_happening: Callable[[Told], None] | None = None
         self._farewells: set[asyncio.Future[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_ms: int | None = None
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self.stopped: asyncio.Future[str] = self._loop.create_future()
         """Resolved with the reason when the node cannot go on."""
         self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
         self.tallies = self.node.tallies
+        self._inbox = Inbox(self.node, clock)
+        self._timer = TurnTimer(clock, self.node.next_deadline_ms, lambda: self._post(Tick()))
         self._commit_meter = CommitMeter(self.tallies.commit_seconds)
         self._transitions: deque[Transition] = deque(maxlen=TRANSITIONS_KEPT)
         """Changes of role that have not been passed to a listener yet."""
@@ -183,8 +121,7 @@ class NodeLoop:
         # The server may still be up, so that controllers that know of the resignation get an answer. From here on the node
         # takes no event: the directory is about to belong to another process.
         self._left = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self._callers.refuse_all(Refused(ErrorCode.NOT_CONTROLLER, SHUTTING_DOWN, self.leader_hint()))
         await self._peers.close()
         await asyncio.to_thread(self._flusher.shutdown, wait=True)
@@ -371,15 +308,15 @@ class NodeLoop:
     def reply(self, reply_to: ReplyTo, answer: Answer) -> None:
         self._callers.answer(reply_to, answer)
 
-    def start_job(self, job: Job) -> None:
+    def start_job(self, job: Job) -> JobDone | None:
         if isinstance(job, FlushJob):
             if not self.node.core.is_leading:
-                self._events.append(self._run(job))  # the same turn goes on with the result
-                return
+                return self._run(job)
             executor = self._flusher
         else:
             executor = self._worker
         executor.submit(lambda: self._loop.call_soon_threadsafe(self._post, self._run(job)))
+        return None
 
     def stop_node(self, reason: str) -> None:
         # A waiting command may have been appended, and the other controllers may commit it: a plain refusal would be wrong.
@@ -390,11 +327,7 @@ class NodeLoop:
     # --- turns -----------------------------------------------------------------------------------------------------
 
     def _post(self, event: Event) -> None:
-        if isinstance(event, ClientEvent):
-            self._requests.append(event)
-        else:
-            self._events.append(event)
-        if not (isinstance(event, Submission) and self.node.awaits_majority):
+        if self._inbox.add(event):
             self._schedule()
 
     def _schedule(self) -> None:
@@ -413,59 +346,26 @@ class NodeLoop:
             self.node.stop(f"internal error, please report it: {e!r}")
 
     def _take_turn(self) -> None:
-        now_ms = self._clock.now_ms()
-        due_ms = self._timer_due_ms
-        if due_ms is not None and now_ms - due_ms > STALL_MS and self.node.active.on:
-            self.node.active.controller.credit(now_ms - due_ms)
+        node, now_ms = self.node, self._clock.now_ms()
+        late_ms = self._timer.late_ms(now_ms)
+        if late_ms > STALL_MS and node.active.on:
+            node.active.controller.credit(late_ms)
         began_us = self._clock.cpu_us()
-        if self._events or self._requests:
-            self.node.turn(self._taken(began_us), now_ms, self._clock.wall_ms())
-        while (
-            self._events and self.node.stopped is None
-        ):  # the result of a follower's flush, which ran inside of `turn`
-            events, self._events = self._events, deque()
-            self.node.turn(events, self._clock.now_ms(), self._clock.wall_ms())
+        if self._inbox:
+            node.turn(self._inbox.take(began_us), now_ms, self._clock.wall_ms())
         self._tell_transitions()
         self._tell_happenings()
-        node = self.node
         self._commit_meter.note(node.active.on, node.log.shape.end, node.state.applied, self._clock.elapsed_us())
         self.tallies.turn_seconds.observe((self._clock.cpu_us() - began_us) / 1e6)
-        if self.node.stopped is not None:
+        if node.stopped is not None:
+            self._timer.cancel()
             return
         self._follow_voters()
-        if self._requests:
+        if node.has_more_to_do:
+            self._post(Tick())
+        elif self._inbox:
             self._schedule()
-        self._arm()
-
-    def _taken(self, began_us: int) -> Iterator[Event]:
-        """The events of one turn: all from controllers and brokers, and as many requests of clients as there is time for."""
-        events, self._events = self._events, deque()
-        yield from events
-        log, looked_at = self.node.log, self.node.log.shape.end
-        for count in range(TURN_REQUESTS_MAX):
-            if count > 0 and (count % LOOK_EVERY_REQUESTS == 0 or log.shape.end - looked_at >= LOOK_EVERY_RECORDS):
-                looked_at = log.shape.end
-                if self._clock.cpu_us() - began_us >= TURN_WORK_US_MAX:
-                    return
-            if not self._requests:
-                return
-            yield self._requests.popleft()
-
-    def _arm(self) -> None:
-        deadline_ms = self.node.next_deadline_ms()
-        if deadline_ms == self._timer_due_ms and self._timer is not None and not self._timer.cancelled():
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timer_due_ms = deadline_ms
-        if deadline_ms is not None:
-            delay_s = max(0, deadline_ms - self._clock.now_ms()) / 1_000
-            self._timer = self._loop.call_later(delay_s, self._wake)
-
-    def _wake(self) -> None:
-        self._timer = None
-        self._post(Tick())
+        self._timer.turn_ended(now_ms)
 
     def _run(self, job: Job) -> JobDone:
         """Runs `job` on the calling thread."""

@@ -98,10 +98,8 @@ class Node:
         self._config = config
         self._world = world
         self._now_ms, self._wall_ms = now_ms, wall_ms
-        self._core_deadline_ms: int | None = now_ms
-        self._active_deadline_ms: int | None = now_ms
-        self._disk_deadline_ms: int | None = now_ms
-        """The deadlines of the core, the active controller and the disk after the last turn."""
+        self._is_ticked = False
+        """True if a Tick is among the events of the turn, so that the timers fire after the events."""
         self._stopped: str | None = None
         self.disk = Disk(
             opened,
@@ -193,17 +191,24 @@ class Node:
         self.disk.check_in_place(self._now_ms)
         for event in events:
             self._handle(event)
-        self._fire_timers()
+        if self._is_ticked:
+            self._is_ticked = False
+            self._fire_timers()
+        elif self.log.damage:
+            self._care_for_disk()
         self._settle()
 
     def next_deadline_ms(self) -> int | None:
-        """The time of the next turn if no event comes before. The caller must ask after every turn."""
-        core_ms, active_ms = self.core.next_deadline_ms(), self.active.next_deadline_ms()
-        disk_ms = self.disk.next_deadline_ms()
-        self._core_deadline_ms, self._active_deadline_ms, self._disk_deadline_ms = core_ms, active_ms, disk_ms
-        if self._has_more_to_do():
+        """The time at which the node needs a Tick; None: no timer is set. Every turn may move the time."""
+        if self.has_more_to_do:
             return self._now_ms
-        return soonest(core_ms, active_ms, disk_ms, self._local_reads.next_deadline_ms())
+        core_ms, active_ms = self.core.next_deadline_ms(), self.active.next_deadline_ms()
+        return soonest(core_ms, active_ms, self.disk.next_deadline_ms(), self._local_reads.next_deadline_ms())
+
+    @property
+    def has_more_to_do(self) -> bool:
+        """True if the last turn left work to do, for which the node needs a Tick at once."""
+        return self._applier.has_more_to_do(self.commit_target) or (self.active.on and self.active.has_more_to_do)
 
     @property
     def awaits_majority(self) -> bool:
@@ -262,7 +267,7 @@ class Node:
             case JobDone(job, error):
                 self._finish(job, error)
             case Tick():
-                return
+                self._is_ticked = True
             case _:
                 assert_never(event)
 
@@ -294,14 +299,11 @@ class Node:
 
     def _fire_timers(self) -> None:
         self._report_growth()
-        if self.log.damage or (self._disk_deadline_ms is not None and self._disk_deadline_ms <= self._now_ms):
-            self._care_for_disk()
-        if self._core_deadline_ms is not None and self._core_deadline_ms <= self._now_ms:
-            deadline_ms = self.core.next_deadline_ms()
-            if deadline_ms is not None and deadline_ms <= self._now_ms:
-                self._step(raft.TimerFired())
-        if self._active_deadline_ms is not None and self._active_deadline_ms <= self._now_ms:
-            self._leadership.run(self.active.fire_timers, self._now_ms)
+        self._care_for_disk()
+        deadline_ms = self.core.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= self._now_ms:
+            self._step(raft.TimerFired())
+        self._leadership.run(self.active.fire_timers, self._now_ms)
         self._local_reads.refuse_expired(self._now_ms)
 
     def _care_for_disk(self) -> None:
@@ -313,6 +315,8 @@ class Node:
         if self.log.lost is not None and self.core.disk_trust.lost is None:
             self.log.forget_loss()
         self._report_damage()
+        if not self.core.is_leading:
+            self._flush()  # a follower acknowledges before it applies
         others_wait, self._others_wait = self._others_wait and not self.core.is_leading, False
         apply = self._applier.apply_later if others_wait else self._applier.apply
         apply(self.commit_target)
@@ -322,9 +326,13 @@ class Node:
             self._report_growth()
         self._local_reads.answer_ready(self._now_ms)
         self._report_damage()
+        self._flush()
+
+    def _flush(self) -> None:
         flush = self._writer.flush_if_grown()
-        if flush is not None:
-            self._world.start_job(flush)
+        done = None if flush is None else self._world.start_job(flush)
+        if done is not None:
+            self._finish(done.job, done.error)
 
     # --- the core's effects ----------------------------------------------------------------------------------------
 
@@ -397,9 +405,6 @@ class Node:
     def commit_target(self) -> Offset:
         """The offset up to which (exclusive) the node may apply: committed, and durable on its own disk."""
         return min(self.core.high_watermark or 0, self.log.shape.flushed_end)
-
-    def _has_more_to_do(self) -> bool:
-        return self._applier.has_more_to_do(self.commit_target) or (self.active.on and self.active.has_more_to_do)
 
     # --- jobs ------------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from quorum.core.protocol.messages import (
 from quorum.core.raft import RaftCore
 from quorum.runtime.disk import election_file
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
-from quorum.runtime.loop import ClientEvent
+from quorum.runtime.inbox import ClientEvent
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
 from quorum.runtime.protocol.node_config import NodeConfig
@@ -312,7 +312,7 @@ class SimController:
         self.cluster.draw(self, "falls asleep")
 
     def resume(self) -> None:
-        """What has come in meanwhile is waiting, and is taken before any timer: clients last, as `runtime.loop` has it."""
+        """What has come in meanwhile is waiting, and is taken before any timer: clients last, as `runtime.inbox` has it."""
         self.paused = False
         self._naps += 1
         asleep, self._asleep = self._asleep, []

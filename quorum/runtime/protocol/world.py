@@ -102,7 +102,7 @@ class JobDone:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A deadline has passed, or the last turn left work to do."""
+    """A deadline has passed, or the last turn left work to do. After all events of its turn the due timers fire."""
 
 
 Event: TypeAlias = (
@@ -138,8 +138,8 @@ class World(Protocol):
         """Answers a waiting caller."""
         ...
 
-    def start_job(self, job: Job) -> None:
-        """Runs `job`, for example on another thread; `JobDone` follows."""
+    def start_job(self, job: Job) -> JobDone | None:
+        """Runs `job`, for example on another thread; `JobDone` follows. A job that was run at once returns its end instead."""
         ...
 
     def stop_node(self, reason: str) -> None:

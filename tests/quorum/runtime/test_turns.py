@@ -20,11 +20,10 @@ from quorum.controller.protocol.commands import (
     ConfigOperationKind,
 )
 from quorum.controller.protocol.config import ControllerConfig
-from quorum.runtime import callers
-from quorum.runtime import loop as runtime_loop
+from quorum.runtime import callers, inbox
 from quorum.runtime.active import active_controller
 from quorum.runtime.active.active_controller import BACKLOG_PER_TURN_MAX
-from quorum.runtime.loop import TURN_REQUESTS_MAX
+from quorum.runtime.inbox import TURN_REQUESTS_MAX
 from quorum.runtime.protocol.requests import ReadView, Refused
 from quorum.runtime.protocol.world import Event, Read, Submission
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
@@ -148,8 +147,8 @@ async def test_large_requests_do_not_share_a_turn(tmp_path: Path, monkeypatch: p
             taken.append(count)
 
         monkeypatch.setattr(leader.node, "turn", noted)
-        monkeypatch.setattr(runtime_loop, "LOOK_EVERY_RECORDS", 3)
-        monkeypatch.setattr(runtime_loop, "TURN_WORK_US_MAX", 0)
+        monkeypatch.setattr(inbox, "LOOK_EVERY_RECORDS", 3)
+        monkeypatch.setattr(inbox, "TURN_WORK_US_MAX", 0)
         asked = [leader.submit(_configs(n), 10_000) for n in range(6)]
         await asyncio.gather(*asked, return_exceptions=True)  # whoever leads by then: what matters is what a turn takes
 

@@ -1,0 +1,82 @@
+"""The events that wait for a node's next turn, and the rule which event starts a turn.
+
+A turn takes all events since the last turn, so under load one turn, one append and one flush serve many clients.
+
+*A change that arrives while an earlier change waits for its majority starts no turn.* The followers are busy with the earlier
+batch, and could not take the new change yet. Example with leader 1 and follower 2:
+    1. the change of client A is appended at offset 40; follower 2 receives the batch and flushes;
+    2. the change of client B arrives, is queued, and starts no turn;
+    3. follower 2 fetches from 41, which starts a turn;
+    4. the turn commits 40, answers client A, appends all queued changes, and answers the fetch with them.
+With 64 changes in flight, the leader commits twice as many changes a second in this way.
+
+*A leader's flush that can commit nothing yet starts no turn either.* In step 2 the flush of leader 1 ends, too. No majority has
+record 40 before the fetch of step 3, and the turn of that fetch takes the end of the flush along.
+
+*Controllers and brokers never wait behind clients.* A leader that answers them late loses its leadership. So a turn takes their
+events first, and requests of clients only for a while.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from quorum.runtime.node import Node
+from quorum.runtime.protocol.jobs import FlushJob
+from quorum.runtime.protocol.surroundings import Clock
+from quorum.runtime.protocol.world import Event, JobDone, LocalRead, Read, SnapshotWanted, Submission
+
+ClientEvent: TypeAlias = Submission | Read | LocalRead | SnapshotWanted
+
+TURN_REQUESTS_MAX = 512
+"""Maximum number of clients' requests that one turn takes; the rest wait for the next turn."""
+TURN_WORK_US_MAX = 5_000
+"""Maximum CPU time after which a turn begins no further request of a client."""
+LOOK_EVERY_REQUESTS = 8
+"""How many requests a turn takes between two looks at the CPU clock, which costs microseconds."""
+LOOK_EVERY_RECORDS = 500
+"""How many new records make a turn look at the CPU clock before that: eight topics of 10,000 partitions take half a second."""
+
+
+class Inbox:
+    """The waiting events of one node."""
+
+    def __init__(self, node: Node, clock: Clock) -> None:
+        self._node = node
+        self._clock = clock
+        self._events: deque[Event] = deque()
+        self._requests: deque[ClientEvent] = deque()
+        """Requests of clients; a turn takes them after `_events`."""
+
+    def __bool__(self) -> bool:
+        return bool(self._events or self._requests)
+
+    def add(self, event: Event) -> bool:
+        """Adds an event. True: the caller must start a turn. False: another turn is certain to come soon, with the fetch of a
+        follower or with the timer of check-quorum.
+        """
+        if isinstance(event, ClientEvent):
+            self._requests.append(event)
+            return not (isinstance(event, Submission) and self._node.awaits_majority)
+        self._events.append(event)
+        is_flush = isinstance(event, JobDone) and isinstance(event.job, FlushJob)
+        return not (is_flush and self._node.awaits_majority and not self._node.core.awaits_own_flush)
+
+    def take(self, began_us: int) -> Iterator[Event]:
+        """Yields the events of a turn: all from controllers and brokers, and as many requests of clients as there is time for.
+
+        The turn began at the CPU time `began_us`.
+        """
+        events, self._events = self._events, deque()
+        yield from events
+        if not self._requests:
+            return
+        log, looked_at = self._node.log, self._node.log.shape.end
+        for count in range(TURN_REQUESTS_MAX):
+            if count > 0 and (count % LOOK_EVERY_REQUESTS == 0 or log.shape.end - looked_at >= LOOK_EVERY_RECORDS):
+                looked_at = log.shape.end
+                if self._clock.cpu_us() - began_us >= TURN_WORK_US_MAX:
+                    return
+            if not self._requests:
+                return
+            yield self._requests.popleft()

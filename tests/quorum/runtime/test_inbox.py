@@ -1,0 +1,80 @@
+"""Which events start a turn, and which events wait for another turn."""
+
+from metadata_log.format.ids import ReplicaKey
+from metadata_log.format.records import BROKER_RESOURCE
+from quorum.controller.protocol.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
+from quorum.runtime.inbox import Inbox
+from quorum.runtime.protocol.world import JobDone, Read, Submission
+from service_kit.process.clock import RealClock
+from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
+
+
+def change(lone: LoneNode) -> Submission:
+    operation = ConfigOperation(ConfigOperationKind.SET, "min.insync.replicas", str(lone.now_ms))
+    command = AlterConfigs((ConfigAlteration(BROKER_RESOURCE, "", (operation,)),))
+    return Submission(command, lone.new_reply_to(), lone.now_ms + 10_000)
+
+
+def active_leader(*others: int) -> LoneNode:
+    """Node 1, the active controller of these voters and itself; every record is committed."""
+    lone = LoneNode(formatted_disk(voters_of([1, *others])))
+    lone.elect()
+    while not lone.node.active.on or lone.node.awaits_majority:
+        lone.run_until_idle()
+        for node_id in others:
+            fetched(lone, node_id)
+        lone.turn()
+    return lone
+
+
+def fetched(lone: LoneNode, node_id: int) -> None:
+    """Voter `node_id` holds the whole log of the leader."""
+    lone.fetched_by(ReplicaKey(node_id, directory_id(node_id)), lone.node.log.end)
+
+
+def test_a_change_starts_a_turn_only_if_no_earlier_change_waits_for_its_majority() -> None:
+    """A read starts a turn in any case: the read round is in no batch."""
+    lone = active_leader(2, 3)
+    inbox = Inbox(lone.node, RealClock())
+    assert inbox.add(change(lone))
+    lone.turn(*inbox.take(0))
+
+    assert not inbox.add(change(lone))
+    assert inbox.add(Read(lone.new_reply_to(), lone.now_ms + 10_000))
+
+
+def test_a_flush_that_can_commit_nothing_starts_no_turn() -> None:
+    """Leader 1 has flushed a record that neither follower holds: the turn of the next fetch takes the flush along."""
+    lone = active_leader(2, 3)
+    inbox = Inbox(lone.node, RealClock())
+    lone.turn(change(lone))
+    (flush,) = lone.jobs
+    flush.run()
+
+    assert not inbox.add(JobDone(flush))
+    assert inbox, "the event waits"
+
+
+def test_a_flush_that_completes_the_majority_starts_a_turn() -> None:
+    """Follower 2 was faster than the disk of leader 1: with the flush the record is committed."""
+    lone = active_leader(2, 3)
+    inbox = Inbox(lone.node, RealClock())
+    lone.turn(change(lone))
+    (flush,) = lone.jobs
+    fetched(lone, 2)
+    flush.run()
+
+    assert inbox.add(JobDone(flush))
+    lone.turn(*inbox.take(0))
+    assert not lone.node.awaits_majority
+
+
+def test_the_flush_of_a_lone_controller_starts_a_turn() -> None:
+    """No fetch ever comes: the flush itself commits the record."""
+    lone = active_leader()
+    inbox = Inbox(lone.node, RealClock())
+    lone.turn(change(lone))
+    (flush,) = lone.jobs
+    flush.run()
+
+    assert inbox.add(JobDone(flush))
