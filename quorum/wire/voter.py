@@ -185,7 +185,9 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
             return answer
         except _OtherVoter:
             return _refusal(response_type, ErrorCode.INVALID_VOTER_KEY)
-        except BadMessage:
+        except BadMessage as e:  # the answer has no room for the text
+            sender: voter_pb2.Sender = message.sender  # type: ignore[attr-defined]
+            self._doors.tell(f"a request of controller {sender.replica.node_id}: {e}. Does it run another release?")
             return _refusal(response_type, ErrorCode.INVALID_REQUEST)
         except Refused:
             # A node refuses Raft's requests only when it stops. The sender may try again later, as after a broken connection.

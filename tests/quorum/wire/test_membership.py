@@ -132,6 +132,16 @@ def test_a_voter_with_a_broken_id_is_refused() -> None:
         convert_membership.from_voter(message)
 
 
+async def test_a_request_that_cannot_be_understood_is_told_where_it_arrives(
+    channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A voter's answer has a code and no text, so the receiver's log says what is wrong."""
+    stub = voter_pb2_grpc.VoterServiceStub(channel)  # type: ignore[no-untyped-call]
+    request = voter_pb2.VoteRequest(sender=convert.sender(IDENTITY._replace(node_id=2)), epoch=3)
+    assert (await stub.Vote(request)).standing.error == ErrorCode.INVALID_REQUEST
+    assert "refused a request of controller 2: directory_id has 0 bytes; an id has 16" in caplog.text
+
+
 async def test_a_stranger_changes_nothing(channel: grpc.aio.Channel, node: FakeNode) -> None:
     """A controller of another cluster, or of an older generation of this one, is not listened to."""
     stub = voter_pb2_grpc.VoterServiceStub(channel)  # type: ignore[no-untyped-call]
