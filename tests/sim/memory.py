@@ -16,10 +16,10 @@ from metadata_log.format.ids import Uuid
 from metadata_log.format.records import MetadataRecord, Record
 from metadata_log.image import digest, image_editor, replay, topic_image
 from metadata_log.image import metadata_image as image
-from metadata_log.store import log
+from metadata_log.store import log_memory
 from snapshots import reader
 
-_DECODERS = (log, replay, reader)
+_DECODERS = (log_memory, replay, reader)
 _RECORD_HASHERS = (image, image_editor, topic_image)
 
 
