@@ -76,16 +76,7 @@ def format_(
         directory, node_id, role = _from_config(config_path, directory, node_id, role)
     if directory is None or node_id is None or role is None:
         raise CliError("name the directory to format: --config FILE, or --directory, --node-id and --role", EXIT_USAGE)
-    if source is not None and initial_controllers is not None:
-        raise CliError(
-            "--initial-controllers is for a new cluster, --from for a running cluster: give one of the two", EXIT_USAGE
-        )
-    if source is None and cluster_id is None:
-        raise CliError(
-            "name the cluster: --cluster-id ID for a new cluster (`quorumctl storage random-uuid` makes ids), or "
-            "--from HOST:PORT of a controller of a running cluster",
-            EXIT_USAGE,
-        )
+    _check_cluster(source, cluster_id, initial_controllers)
     cluster = None if source is None else _running_cluster(options, source, cluster_id)
     try:
         if cluster is not None:
@@ -115,6 +106,20 @@ def format_(
             )
         heading.append("It starts as an observer; when it has caught up, `quorumctl quorum add-voter` lets it vote.")
     emit(options.output, document, heading=heading)
+
+
+def _check_cluster(source: str | None, cluster_id: str | None, initial_controllers: str | None) -> None:
+    """Refuses options that name no cluster, or both a new cluster and a running cluster."""
+    if source is not None and initial_controllers is not None:
+        raise CliError(
+            "--initial-controllers is for a new cluster, --from for a running cluster: give one of the two", EXIT_USAGE
+        )
+    if source is None and cluster_id is None:
+        raise CliError(
+            "name the cluster: --cluster-id ID for a new cluster (`quorumctl storage random-uuid` makes ids), or "
+            "--from HOST:PORT of a controller of a running cluster",
+            EXIT_USAGE,
+        )
 
 
 def _running_cluster(options: Options, source: str, cluster_id: str | None) -> RunningCluster:
