@@ -10,6 +10,7 @@
     fetch_service, long_poll  answers to fetches                                            (leader)
     disputes                  logs with different histories at the same place               (any role)
     membership, transfer      changes of the voters and of the leader, on request           (leader)
+    change_rules              the reasons for refusing such a request                       (leader)
     auto_join                 requests of a node to its leader on its own behalf            (follower)
     log_reports               the log grew, was cut, flushed, damaged, replaced by a snapshot       (any role)
     timers                    deadlines in each role
@@ -45,6 +46,7 @@ from metadata_log.format.log_shape import LogShape
 from metadata_log.format.records import Endpoint
 from quorum.core import (
     auto_join,
+    change_rules,
     current_leader,
     describe,
     dispatch,
@@ -347,7 +349,7 @@ class RaftCore:
     def keeps_majority_without(self, down: Collection[NodeId]) -> bool | None:
         """True if a majority of caught-up voters remains when the nodes in `down` stop. None: only a leader knows."""
         state = self._state
-        return membership.keeps_majority_without(state, state.role, down) if isinstance(state.role, Leader) else None
+        return change_rules.keeps_majority_without(state, state.role, down) if isinstance(state.role, Leader) else None
 
     @property
     def stopped(self) -> str | None:

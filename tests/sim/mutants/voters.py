@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from metadata_log.format.ids import ReplicaKey
-from quorum.core import membership
-from quorum.core.membership import Refusal
+from quorum.core import change_rules
+from quorum.core.change_rules import Refusal
 from quorum.core.protocol.messages import QuorumChangeRequest, TransferLeadershipRequest
 from quorum.core.protocol.voters import VoterSet
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader
 from tests.sim.mutants.patching import Mutant, patched
 
-_refusal_now = membership._refusal_now
+_refusal_now = change_rules.refusal_now
 
 
 def _drop_the_one_before(state: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
@@ -28,8 +28,8 @@ def _nothing_is_in_the_way(state: QuorumState, leadership: Leader) -> Refusal | 
 @contextmanager
 def _change_at_any_time() -> Iterator[None]:
     with (
-        patched(membership, "_refusal_now", _drop_the_one_before),
-        patched(membership, "_not_yet", _nothing_is_in_the_way),
+        patched(change_rules, "refusal_now", _drop_the_one_before),
+        patched(change_rules, "not_yet", _nothing_is_in_the_way),
     ):
         yield
 
