@@ -45,27 +45,27 @@ class Life:
         """Gives the present state another reason."""
         self.reason = reason
 
-    def become(self, state: BrokerState, reason: str) -> StateChanged | None:
-        """Enters `state`. Returns the effect; None if the broker is in `state` already and only the reason is new."""
+    def become(self, state: BrokerState, reason: str) -> tuple[StateChanged, ...]:
+        """Enters `state`. Returns the effect; none if the broker is in `state` already and only the reason is new."""
         self.reason = reason
         if state is self.state:
-            return None
+            return ()
         assert state in EDGES[self.state], f"{self.state.name} -> {state.name}: {reason}"
         if state is BrokerState.STOPPING:
             self.is_fenced_while_stopping = self.state is BrokerState.FENCED
         self.state = state
         if state in (BrokerState.FENCED, BrokerState.OFFLINE):
             self.lease.end()
-        return StateChanged(state, reason)
+        return (StateChanged(state, reason),)
 
-    def fence(self) -> StateChanged | None:
+    def fence(self) -> tuple[StateChanged, ...]:
         """Notes that the controller has fenced this broker. Returns the effect if the state changes."""
         if self.state is BrokerState.ONLINE:
             return self.become(BrokerState.FENCED, "fenced by the controller")
         if self.state is BrokerState.STOPPING:
             self.is_fenced_while_stopping = True
             self.lease.end()
-        return None
+        return ()
 
     def check_invariants(self) -> None:
         assert not self.lease.lapsed or self.needs_lease, "only a broker that serves can have a lapsed lease"

@@ -49,7 +49,6 @@ from broker_agent.session.lifecycle import (
     RegisterFailed,
     RequestFailed,
     SnapshotFailed,
-    StateChanged,
     StopRequested,
     StoreBroken,
     StoreRecovered,
@@ -330,7 +329,7 @@ class Session:
         if answer.state is not None:
             registration.hear(unfenced=answer.state not in (BrokerState.FENCED, BrokerState.OFFLINE))
         if not registration.unfenced:
-            self._tell_of(self._life.fence())
+            self._effects += self._life.fence()
         elif answer.lease_ms > 0 and self._life.lease.renew(sent.sent_ms, answer.lease_ms, now_ms):
             self._effects.append(LeaseRenewed())
 
@@ -341,11 +340,7 @@ class Session:
             self._become(BrokerState.ONLINE, f"unfenced by the controller, applied up to {self.position.offset}")
 
     def _become(self, state: BrokerState, reason: str) -> None:
-        self._tell_of(self._life.become(state, reason))
-
-    def _tell_of(self, change: StateChanged | None) -> None:
-        if change is not None:
-            self._effects.append(change)
+        self._effects += self._life.become(state, reason)
 
     # --- leaving -----------------------------------------------------------------------------------------------------
 
