@@ -135,7 +135,7 @@ class Applier:
             is_damaged = not isinstance(error, OSError | SnapshotNotFound)
             self._step(raft.SnapshotInstallFailed(job.end, str(error), is_damaged=is_damaged))
             return
-        if not job.install and job is not self._load:
+        if not job.install and not job.repairs and job is not self._load:
             return  # a snapshot from the leader was installed meanwhile, and is newer
         if error is not None:
             raise NodeStopped(f"loading the snapshot {job.end} failed: {error}") from error
@@ -170,7 +170,7 @@ class Applier:
         self._step(raft.LogStartMoved(self._log.shape))
 
     def _finish_repair(self, job: LoadSnapshotJob, error: Exception | None, now_ms: int) -> None:
-        """Puts another node's snapshot in place of a damaged range (`quorum.runtime.disk.repair`)."""
+        """Puts a snapshot in place of a damaged range (`quorum.runtime.disk.repair`)."""
         if self._log_repair.stand_on(job, error, now_ms):
             assert job.meta is not None and job.image is not None
             if self._state.applied < job.end.offset:

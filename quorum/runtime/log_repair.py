@@ -1,21 +1,29 @@
-"""Connects the repair of logs to the core: this node helps other nodes to repair theirs, and repairs its own.
+"""Carries out the decisions of the repair (`quorum.runtime.disk.repair`), and helps other nodes to repair their logs.
 
 another node's ReadLog, ReadSnapshot --> peer_reads --> the reply
-replies to this node's own requests  --> repair --repaired--> core: LogRepaired
-                                               --a snapshot is complete--> LoadSnapshotJob --> core: SnapshotInstalled
+replies to this node's own requests  --> repair --PutBack--> log --> core: LogRepaired
+                                               --Load--> LoadSnapshotJob --> log --> core: SnapshotInstalled
 the scrub's next slice               --> ScrubJob --a snapshot is damaged--> core: LogStartMoved, or a new snapshot
 """
 
-from collections.abc import Callable
+from typing import assert_never
 
-from metadata_log.format.errors import CorruptLog, ErrorCode
-from metadata_log.format.ids import NodeId
+from metadata_log.disk.files import is_full
+from metadata_log.format.errors import CorruptLog, ErrorCode, LogFormatError
+from metadata_log.format.ids import NodeId, OffsetAndEpoch
 from quorum.core.protocol import inputs as raft
 from quorum.core.protocol.messages import ReadLogRequest, ReadLogResponse, ReadSnapshotRequest, ReadSnapshotResponse
 from quorum.core.raft import RaftCore
-from quorum.runtime.disk.peer_reads import read_log, read_snapshot
+from quorum.runtime.disk import repair
+from quorum.runtime.disk.peer_reads import READ_BYTES_MAX, read_log, read_snapshot
 from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.jobs import LoadSnapshotJob, ScrubJob
+from snapshots.store import PositionOutOfRange
+
+READ_TIMEOUT_MS = 2_000
+"""How long the repair waits for an answer."""
+NO_BOUNDARY = b""
+"""The expected chain at an offset where no batch of the log ends. No snapshot has this chain."""
 
 
 def who_may_help(core: RaftCore) -> tuple[NodeId, ...]:
@@ -26,10 +34,10 @@ def who_may_help(core: RaftCore) -> tuple[NodeId, ...]:
 
 
 class LogRepair:
-    """Calls the repair, which changes the log, and tells the core about the changed log."""
+    """Carries out the effects of the repair, and tells the core about a repaired log."""
 
     def __init__(self, parts: Parts) -> None:
-        self._log, self._snapshotter, self._disk = parts.log, parts.snapshotter, parts.disk
+        self._me, self._log, self._snapshotter, self._disk = parts.me, parts.log, parts.snapshotter, parts.disk
         self._core, self._world, self._step = parts.core, parts.world, parts.step
 
     def lend(self, request: ReadLogRequest | ReadSnapshotRequest) -> ReadLogResponse | ReadSnapshotResponse:
@@ -43,8 +51,10 @@ class LogRepair:
             self._disk.found_damage(e)
             return ReadLogResponse(ErrorCode.STORAGE_ERROR, epoch, leader_id, snapshot=self._log.shape.snapshot)
 
+    # --- inputs of the repair --------------------------------------------------------------------------------------
+
     def failed(self, request: ReadLogRequest | ReadSnapshotRequest, now_ms: int) -> None:
-        self._guarded(lambda: self._disk.repair.on_failure(request, now_ms))
+        self._repair(repair.Failed(request), now_ms)
 
     def answered(
         self,
@@ -53,22 +63,137 @@ class LogRepair:
         response: ReadLogResponse | ReadSnapshotResponse,
         now_ms: int,
     ) -> None:
-        repair = self._disk.repair
         if isinstance(request, ReadLogRequest):
             assert isinstance(response, ReadLogResponse), f"an answer of the wrong kind: {response}"
-            batches = response
-            self._guarded(lambda: repair.on_batches(source, request, batches, now_ms))
+            self._repair(repair.BatchesReceived(source, request, response), now_ms)
         else:
             assert isinstance(response, ReadSnapshotResponse), f"an answer of the wrong kind: {response}"
-            repair.on_piece(request, response, now_ms)
+            self._repair(repair.PieceReceived(request, response), now_ms)
 
     def go_on(self, now_ms: int) -> None:
-        """Lets the repair send its next request, starts a loading job that is due, and starts the scrub's next slice."""
-        self._guarded(lambda: self._disk.repair.fire(now_ms))
-        self._guarded(lambda: self._start_loading(now_ms))
+        """Gives the repair its tick, and starts the scrub's next slice."""
+        self._repair(repair.Tick(), now_ms)
         slice_ = self._disk.scrub.next_job(now_ms)
         if slice_ is not None:
             self._world.start_job(slice_)
+
+    def _repair(self, event: repair.Input, now_ms: int) -> None:
+        """Gives the repair an input, carries the effect out, and gives the repair the result, until there is none."""
+        result: repair.Input | None = event
+        while result is not None:
+            effect = self._disk.repair.step(self._seen(), result, now_ms)
+            result = None if effect is None else self._carry_out(effect)
+
+    def _seen(self) -> repair.Seen:
+        may_load = not self._core.is_loading_snapshot and not self._snapshotter.is_busy
+        return repair.Seen(self._log.damage, self._log.shape.snapshot, who_may_help(self._core), may_load)
+
+    # --- effects of the repair -------------------------------------------------------------------------------------
+
+    def _carry_out(self, effect: repair.Effect) -> repair.Input | None:
+        """Carries `effect` out; returns its result, or None if the result comes later.
+
+        Raises:
+            FlushFailed: the process must stop.
+            OSError: the disk is broken.
+        """
+        match effect:
+            case repair.Ask(node_id, request):
+                self._world.send(node_id, request, READ_TIMEOUT_MS)
+                return None
+            case repair.FetchPiece(node_id, snapshot):
+                position = self._snapshotter.store.part_bytes(snapshot)
+                piece = ReadSnapshotRequest(self._me, snapshot, position, READ_BYTES_MAX)
+                self._world.send(node_id, piece, READ_TIMEOUT_MS)
+                return None
+            case repair.PutBack():
+                return repair.PutBackOver(self._put_back(effect))
+            case repair.KeepPiece():
+                return repair.PieceOver(self._keep(effect), effect.is_last)
+            case repair.Load(snapshot, is_own):
+                return self._load(snapshot, is_own=is_own)
+            case _:
+                assert_never(effect)
+
+    def _put_back(self, effect: repair.PutBack) -> repair.Outcome:
+        try:
+            self._log.repair(effect.damaged, effect.batches)
+        except CorruptLog as e:
+            self._disk.found_damage(e)  # the batches are right, but the log around the range is damaged, too
+            return repair.Outcome.MORE_DAMAGE
+        except LogFormatError:
+            return repair.Outcome.REFUSED
+        except OSError as e:
+            if not is_full(e):
+                raise
+            return repair.Outcome.NO_ROOM
+        self._step(raft.LogRepaired(self._log.shape, tuple(self._log.control_records())))
+        return repair.Outcome.DONE
+
+    def _keep(self, effect: repair.KeepPiece) -> bool:
+        store = self._snapshotter.store
+        try:
+            if effect.data:
+                store.write_part(effect.snapshot, effect.position, effect.data)
+        except PositionOutOfRange:
+            return False  # another download has replaced this download meanwhile
+        except OSError as e:
+            if not is_full(e):
+                raise
+            store.drop_part(effect.snapshot.offset)
+            return False
+        return True
+
+    def _load(self, snapshot: OffsetAndEpoch, *, is_own: bool) -> repair.Input | None:
+        try:
+            expected = self._expected_chain(snapshot)
+        except CorruptLog as e:
+            self._disk.found_damage(e)
+            return repair.LoadOver(is_usable=True)
+        self._world.start_job(self._snapshotter.repair_job(snapshot, expected, is_own=is_own))
+        return None
+
+    def _expected_chain(self, snapshot: OffsetAndEpoch) -> bytes | None:
+        """The log's chain at the snapshot's end; None if unknown, or if the snapshot replaces the log there.
+
+        Raises:
+            CorruptLog: the log has further damage, which was not known before.
+        """
+        log = self._log
+        if log.contradicts(snapshot) or log.is_within_damage(snapshot.offset):
+            return None
+        return log.chain_at(snapshot.offset) or NO_BOUNDARY
+
+    def stand_on(self, job: LoadSnapshotJob, error: Exception | None, now_ms: int) -> bool:
+        """Takes the result of loading the snapshot for `Load`. True if the log now starts at that snapshot's end.
+
+        The caller tells the core, after the caller has put the image in its place.
+        """
+        self._snapshotter.repair_over()
+        self._repair(repair.LoadOver(is_usable=error is None), now_ms)
+        end, meta = job.end, job.meta
+        if error is not None or meta is None:
+            return False
+        try:
+            if not self._is_wanted(end, meta.chain):
+                return False
+            self._disk.space.write_at_any_price(
+                lambda: self._log.start_at_snapshot(end, meta.chain, meta.timestamp_ms), now_ms
+            )
+        except CorruptLog as e:
+            self._disk.found_damage(e)  # at the end of the snapshot, or just below
+            return False
+        return True
+
+    def _is_wanted(self, end: OffsetAndEpoch, chain: bytes) -> bool:
+        damage, shape = self._log.damage, self._log.shape
+        if self._core.is_loading_snapshot or not damage or end.offset <= damage[0].start:
+            return False
+        if shape.flushed_end < end.offset <= shape.end:
+            return False  # in a moment that is durable, and can be judged
+        return self._expected_chain(end) in (None, chain)
+
+    # --- the scrub -------------------------------------------------------------------------------------------------
 
     def finish_scrub(self, job: ScrubJob, error: Exception | None) -> bool:
         """Takes the result of a scrub. True if the only snapshot is damaged, so that the active controller must write a new one.
@@ -82,50 +207,3 @@ class LogRepair:
             self._step(raft.LogStartMoved(self._log.shape))
             return False
         return True
-
-    def _guarded(self, act: Callable[[], bool]) -> None:
-        """Runs `act`. If `act` has repaired the log, the core is told; if it has found damage, the disk is told."""
-        try:
-            is_repaired = act()
-        except CorruptLog as e:
-            self._disk.found_damage(e)
-            return
-        if is_repaired:
-            self._step(raft.LogRepaired(self._log.shape, tuple(self._log.control_records())))
-
-    def _start_loading(self, now_ms: int) -> bool:
-        job = self._disk.repair.next_job(now_ms)
-        if job is not None:
-            self._world.start_job(job)
-        return False
-
-    def stand_on(self, job: LoadSnapshotJob, error: Exception | None, now_ms: int) -> bool:
-        """Takes the result of loading another node's snapshot. True if the log now starts at that snapshot's end.
-
-        The caller tells the core, after the caller has put the image in its place.
-        """
-        self._disk.repair.load_over(error, now_ms)
-        end, meta = job.end, job.meta
-        if error is not None or meta is None or not self._is_wanted(job):
-            return False
-        try:
-            self._disk.space.write_at_any_price(
-                lambda: self._log.start_at_snapshot(end, meta.chain, meta.timestamp_ms), now_ms
-            )
-        except CorruptLog as e:
-            self._disk.found_damage(e)  # just below the end, where nothing was read for `fits`
-            return False
-        return True
-
-    def _is_wanted(self, job: LoadSnapshotJob) -> bool:
-        damage, shape, end = self._log.damage, self._log.shape, job.end
-        if self._core.is_loading_snapshot or not damage or end.offset <= damage[0].start:
-            return False
-        if shape.flushed_end < end.offset <= shape.end:
-            return False  # in a moment that is durable, and can be judged
-        assert job.meta is not None
-        try:
-            return self._disk.repair.fits(end, job.meta.chain)
-        except CorruptLog as e:
-            self._disk.found_damage(e)
-            return False

@@ -56,7 +56,7 @@ from quorum.runtime.disk.open_directory import Opened
 from quorum.runtime.image.state_machine import StateMachine
 from quorum.runtime.leadership import Leadership
 from quorum.runtime.local_reads import LocalReads
-from quorum.runtime.log_repair import LogRepair, who_may_help
+from quorum.runtime.log_repair import LogRepair
 from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
 from quorum.runtime.protocol.node_config import NodeConfig
@@ -101,15 +101,7 @@ class Node:
         self._is_ticked = False
         """True if a Tick is among the events of the turn, so that the timers fire after the events."""
         self._stopped: str | None = None
-        self.disk = Disk(
-            opened,
-            config,
-            self.me,
-            lambda: who_may_help(self.core),
-            lambda: not self.core.is_loading_snapshot,
-            world.send,
-            now_ms,
-        )
+        self.disk = Disk(opened, config, self.me, now_ms)
         self._others_wait = False
         """True if a peer waits for the turn's flush or for the turn's fetch, so applying may be put off."""
         self.core = self._new_core(opened, rng, now_ms)

@@ -15,14 +15,12 @@ Example: the scrub of leader 1 finds a bad batch at offset 40.
     3. `repair` fetches [40, 45) from voter 2; the range is whole again, and node 1 may lead again.
 """
 
-from collections.abc import Callable, Sequence
-
 from metadata_log.format.errors import CorruptLog
-from metadata_log.format.ids import NodeId, OffsetAndEpoch, ReplicaKey
+from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
 from quorum.core.protocol.deadlines import soonest
 from quorum.core.protocol.messages import FetchRequest, FetchSnapshotRequest
 from quorum.runtime.disk.open_directory import Opened
-from quorum.runtime.disk.repair import Repair, Send
+from quorum.runtime.disk.repair import Repair
 from quorum.runtime.disk.scrub import Scrub
 from quorum.runtime.disk.space import Space
 from quorum.runtime.protocol.jobs import ScrubJob
@@ -42,9 +40,6 @@ class Disk:
         opened: Opened,
         config: NodeConfig,
         me: ReplicaKey,
-        others: Callable[[], Sequence[NodeId]],
-        may_load: Callable[[], bool],
-        send: Send,
         now_ms: int,
     ) -> None:
         self._log = opened.log
@@ -52,7 +47,7 @@ class Disk:
         self._look_ms = now_ms + LOOK_MS
         self._snapshotter = opened.snapshotter
         self.space = Space(opened.directory, self._log, now_ms, has_ballast=opened.has_ballast)
-        self.repair = Repair(self._log, self._snapshotter, self.space, me, others, may_load, send)
+        self.repair = Repair(me)
         self.scrub = Scrub(self._log, self._snapshotter.store, config.scrub_interval_ms, now_ms)
         self._damage_found = len(self._log.damage)
         self._last_damage = "; ".join(str(each) for each in self._log.damage)
@@ -67,8 +62,8 @@ class Disk:
         return self.space.is_short or (self.repair.is_loading and isinstance(request, FetchSnapshotRequest))
 
     def next_deadline_ms(self) -> int | None:
-        own = (self.repair.next_deadline_ms(), self.scrub.next_deadline_ms(), self.space.next_deadline_ms())
-        return soonest(self._look_ms, *own)
+        repair_ms = self.repair.next_deadline_ms(has_damage=bool(self._log.damage))
+        return soonest(self._look_ms, repair_ms, self.scrub.next_deadline_ms(), self.space.next_deadline_ms())
 
     def check_in_place(self, now_ms: int) -> None:
         """Checks, about once a second, that the directory is still in its place.

@@ -1,22 +1,23 @@
-"""Repairs a damaged log with batches or a snapshot of other controllers, and takes only data that fits the log.
+"""Decides how a damaged log is repaired: with batches or with a snapshot, one step after the other.
+
+Inputs go in, at most one effect comes out: `step(seen, input, now_ms) -> effect`. This file has no log, no disk and no network;
+`quorum.runtime.log_repair` carries the effects out, and gives their results back as inputs.
 
 The repair works on one damaged range at a time, the oldest first, and asks one voter at a time. The batches stay in memory until
 the range is complete: only then can the chain prove them (`metadata_log.store.damage`), and only then are they written.
 
-    ask each voter for the batches --all received---> the log is whole again
+    Ask each voter for the batches --all received--> PutBack: the log is whole again
            |
-        no voter has them --own disk reads the range after all-----> the log is whole again
-           |              --own snapshot covers the range----------> the log starts at this snapshot
-                          --a voter's snapshot does: download it --> the log starts at this snapshot
+        no voter has them --a snapshot covers the range, or its beginning--> Load: the log starts at this snapshot
+                            (the node's own, or another voter's after FetchPiece and KeepPiece)
 
 Example: node 1 of {1, 2, 3} has a damaged range [40, 45).
     1. node 1 asks voter 2 for [40, 45); voter 2 does not answer;
     2. node 1 asks voter 3, and receives the batch [40, 45): its chain fits to the batches before and after the range;
-    3. node 1 writes the range anew, and tells the core `LogRepaired`.
+    3. the step returns `PutBack`; the input `PutBackOver(DONE)` ends the repair of this range.
 
-A voter whose batches do not fit, or that sends none, is passed over. After a round of all voters the node reads its own disk once
-more, at growing intervals, and rests for a while. A lone voter has no voter to ask, so it reads its own disk only: otherwise a
-lone voter would never lead again after a read that failed for a moment.
+A voter whose batches do not fit, or that sends none, is passed over. After a round of all voters the repair rests for a while. A
+lone voter has no voter to ask, and uses its own snapshot only. No node reads its own disk again: a restart does that.
 
 *Batches are better than a snapshot*, because batches keep the history. A snapshot takes the place of the range only
     (a) when all other voters have reported that their logs start above the start of the range, so their snapshots cover it;
@@ -37,71 +38,162 @@ The promises of the node, its acknowledgements and votes, stay true:
 So the disk trust of the node (`quorum.core.protocol.disk_trust`) does not change: a repaired range is never a lost end.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from enum import Enum
+from typing import NamedTuple, TypeAlias, assert_never
 
-from metadata_log.disk.files import is_full
 from metadata_log.format.batch import Batch, verify_chain
-from metadata_log.format.errors import CorruptLog, ErrorCode, LogFormatError
+from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, OffsetAndEpoch, ReplicaKey
 from metadata_log.store.damage import DamagedRange
-from metadata_log.store.log import Log
 from quorum.core.protocol.messages import ReadLogRequest, ReadLogResponse, ReadSnapshotRequest, ReadSnapshotResponse
 from quorum.runtime.disk.peer_reads import READ_BYTES_MAX
-from quorum.runtime.disk.space import Space
-from quorum.runtime.image.snapshotter import Snapshotter
-from quorum.runtime.protocol.jobs import LoadSnapshotJob
-from snapshots.reader import unreadable_is_damaged
-from snapshots.store import PositionOutOfRange
 
-READ_TIMEOUT_MS = 2_000
-"""How long the repair waits for an answer."""
 REST_MS = 1_000
 """How long the repair rests after a round of all voters in vain."""
 PATIENCE_ROUNDS = 5
 """How many rounds in vain must pass before a snapshot takes the place of batches that a silent voter may still have."""
-NO_BOUNDARY = b""
-"""The expected chain at an offset where no batch of the log ends. No snapshot has this chain."""
-
-Asked: TypeAlias = ReadLogRequest | ReadSnapshotRequest
-Send: TypeAlias = Callable[[NodeId, Asked, int], None]
 
 
-@dataclass(slots=True)
-class _Substitute:
-    """Another voter's snapshot, which is about to take the place of the damaged range."""
+class Seen(NamedTuple):
+    """The state of the node at a step."""
+
+    damage: Sequence[DamagedRange]
+    snapshot: OffsetAndEpoch | None
+    """The node's own newest snapshot."""
+    others: Sequence[NodeId]
+    """The controllers that may have the lost records."""
+    may_load: bool
+    """False while another snapshot is downloaded, loaded or written. A node has one download at a time; the core comes first."""
+
+
+# --- inputs --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A request got no answer."""
+
+    request: ReadLogRequest | ReadSnapshotRequest
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesReceived:
+    source: NodeId
+    request: ReadLogRequest
+    response: ReadLogResponse
+
+
+@dataclass(frozen=True, slots=True)
+class PieceReceived:
+    request: ReadSnapshotRequest
+    response: ReadSnapshotResponse
+
+
+class Outcome(Enum):
+    """The result of `PutBack`."""
+
+    DONE = "the log has the records again"
+    NO_ROOM = "the disk is full"
+    REFUSED = "the batches are not the lost ones"
+    MORE_DAMAGE = "the log around the range is damaged, too"
+
+
+@dataclass(frozen=True, slots=True)
+class PutBackOver:
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class PieceOver:
+    """The end of `KeepPiece`."""
+
+    is_kept: bool
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOver:
+    """The end of `Load`. If the snapshot cannot be used, it is not tried again in this round."""
+
+    is_usable: bool
+
+
+Input: TypeAlias = Tick | Failed | BatchesReceived | PieceReceived | PutBackOver | PieceOver | LoadOver
+
+
+# --- effects -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send `request` to `node_id`."""
+
+    node_id: NodeId
+    request: ReadLogRequest
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """Write the batches of the damaged range, and give back `PutBackOver`."""
+
+    damaged: DamagedRange
+    batches: Sequence[Batch]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPiece:
+    """Ask `node_id` for the next piece of `snapshot`."""
+
+    node_id: NodeId
+    snapshot: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class KeepPiece:
+    """Add a piece to the download, and give back `PieceOver`."""
+
+    snapshot: OffsetAndEpoch
+    position: int
+    data: bytes
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Verify and load `snapshot`, let the log start there, and give back `LoadOver`."""
+
+    snapshot: OffsetAndEpoch
+    is_own: bool
+    """True: a snapshot of this node. False: a complete download."""
+
+
+Effect: TypeAlias = Ask | PutBack | FetchPiece | KeepPiece | Load
+
+
+class _Substitute(NamedTuple):
+    """A snapshot that is about to take the place of the damaged range."""
 
     source: NodeId
     snapshot: OffsetAndEpoch
-    is_whole: bool = False
 
 
 class Repair:
-    """Repairs one node's log while the log has damage. The caller tells the core about a repaired log."""
+    """The repair of one node's log. Give `step` a `Tick` at `next_deadline_ms`."""
 
-    def __init__(
-        self,
-        log: Log,
-        snapshotter: Snapshotter,
-        space: Space,
-        me: ReplicaKey,
-        others: Callable[[], Sequence[NodeId]],
-        may_load: Callable[[], bool],
-        send: Send,
-    ) -> None:
-        """`may_load` says if the repair may download a snapshot: a node has one download at a time, and the core comes first."""
-        self._log = log
-        self._snapshotter = snapshotter
-        self._space = space
+    def __init__(self, me: ReplicaKey) -> None:
         self._me = me
-        self._others = others
-        self._may_load = may_load
-        self._send = send
         self._range: DamagedRange | None = None
         self._batches: list[Batch] = []
         """The received batches of the range, from its start on."""
-        self._asked: Asked | None = None
+        self._asked: ReadLogRequest | OffsetAndEpoch | None = None
+        """The request under way, or the snapshot of which a piece is under way."""
         self._turns = 0
         """How many voters were passed over since the process started; selects the next voter."""
         self._refusals = 0
@@ -112,42 +204,62 @@ class Repair:
         """How many rounds in a row were in vain."""
         self._offers: dict[NodeId, OffsetAndEpoch] = {}
         """The snapshots that would cover damage, by the voter that has offered the snapshot in this round."""
-        self._refused: set[tuple[NodeId, OffsetAndEpoch]] = set()
-        """Offered snapshots that could not be used."""
+        self._refused: set[_Substitute] = set()
+        """Snapshots that could not be used."""
         self._substitute: _Substitute | None = None
         self.is_loading = False
-        """True while a job verifies and loads the snapshot that is to take the place of the range."""
+        """True while a snapshot is verified and loaded that is to take the place of the range."""
         self._resume_ms = 0
         self.mended_ranges = 0
 
-    def next_deadline_ms(self) -> int | None:
+    def next_deadline_ms(self, *, has_damage: bool) -> int | None:
         """The time of the next step; None without damage, or while the repair waits for an answer or a job."""
         is_waiting = self._asked is not None or self.is_loading
-        return self._resume_ms if self._log.damage and not is_waiting else None
+        return self._resume_ms if has_damage and not is_waiting else None
 
-    def fire(self, now_ms: int) -> bool:
-        """Sends the next request, unless a request is under way or the repair rests.
+    def step(self, seen: Seen, event: Input, now_ms: int) -> Effect | None:
+        """Takes an input. The effect has to be carried out before the next step."""
+        match event:
+            case Tick():
+                return self._go_on(seen, now_ms)
+            case Failed(request):
+                return self._after_failure(seen, request, now_ms)
+            case BatchesReceived(source, request, response):
+                return self._take_batches(seen, source, request, response, now_ms)
+            case PieceReceived(request, response):
+                return self._take_piece(seen, request, response, now_ms)
+            case PutBackOver(outcome):
+                return self._after_put_back(seen, outcome, now_ms)
+            case PieceOver(is_kept, is_last):
+                if not is_kept:
+                    self._drop_substitute(now_ms)
+                return self._load(seen, now_ms) if is_kept and is_last else None
+            case LoadOver(is_usable):
+                self.is_loading = False
+                if self._substitute is not None and not is_usable:
+                    self._refused.add(self._substitute)
+                self._drop_substitute(now_ms)
+                return None
+            case _:
+                assert_never(event)
 
-        True if the node has repaired the log from its own disk. Only a node without other voters tries that at once.
-        """
-        if self._asked is not None or self.is_loading or now_ms < self._resume_ms or not self._log.damage:
-            return False
-        if self._range not in self._log.damage:
-            self._begin(self._log.damage[0])
-        if self._substitute is not None:
-            if not self._substitute.is_whole:
-                self._ask_for_piece(self._substitute, now_ms)
-            return False
-        others = self._others()
-        if not others:
-            self._begin_round()
-            self._resume_ms = now_ms + REST_MS
-            return self._give_up(now_ms)
+    def _go_on(self, seen: Seen, now_ms: int) -> Effect | None:
+        """Sends the next request, unless a request is under way or the repair rests."""
+        if self._asked is not None or self.is_loading or now_ms < self._resume_ms or not seen.damage:
+            return None
+        if self._range is None or self._range not in seen.damage:
+            self._begin(seen.damage[0])
         damaged = self._range
         assert damaged is not None
+        if self._substitute is not None:
+            return self._fetch(seen, self._substitute, now_ms)
+        if not seen.others:
+            self._begin_round()
+            self._resume_ms = now_ms + REST_MS
+            return self._choose_substitute(seen, damaged, now_ms)
         offset = self._batches[-1].end_offset if self._batches else damaged.start
-        self._ask(others[self._turns % len(others)], ReadLogRequest(self._me, offset, damaged.end, READ_BYTES_MAX))
-        return False
+        self._asked = ReadLogRequest(self._me, offset, damaged.end, READ_BYTES_MAX)
+        return Ask(seen.others[self._turns % len(seen.others)], self._asked)
 
     def _begin(self, damaged: DamagedRange) -> None:
         self._range, self._batches, self._substitute = damaged, [], None
@@ -158,72 +270,40 @@ class Repair:
         self._refusals = self._answered = self._too_old = 0
         self._offers = {}
 
-    def _ask(self, node_id: NodeId, request: Asked) -> None:
-        self._asked = request
-        self._send(node_id, request, READ_TIMEOUT_MS)
-
-    def on_failure(self, request: Asked, now_ms: int) -> bool:
-        """Takes the failure of `request`. True if the log has been repaired from the node's own disk."""
-        if request is not self._asked:
-            return False
-        self._asked = None
+    def _after_failure(self, seen: Seen, request: ReadLogRequest | ReadSnapshotRequest, now_ms: int) -> Effect | None:
         if isinstance(request, ReadSnapshotRequest):
-            self._give_up_substitute(now_ms)
-            return False
-        return self._pass_over(now_ms)
+            if request.snapshot == self._asked:
+                self._asked = None
+                self._drop_substitute(now_ms)
+            return None
+        if request is not self._asked:
+            return None
+        self._asked = None
+        return self._pass_over(seen, now_ms)
 
     # --- batches ---------------------------------------------------------------------------------------------------
 
-    def on_batches(self, source: NodeId, request: ReadLogRequest, response: ReadLogResponse, now_ms: int) -> bool:
-        """Takes an answer; True if the log has been repaired.
-
-        Raises:
-            FlushFailed: the process must stop.
-            CorruptLog: the log has further damage, which was not known before.
-            OSError: the disk is broken. On a full disk the repair rests and tries again.
-        """
+    def _take_batches(
+        self, seen: Seen, source: NodeId, request: ReadLogRequest, response: ReadLogResponse, now_ms: int
+    ) -> Effect | None:
         if request is not self._asked:
-            return False
+            return None
         self._asked = None
         damaged = self._range
-        if damaged is None or damaged not in self._log.damage:
-            return False
+        if damaged is None or damaged not in seen.damage:
+            return None
         if response.error is not ErrorCode.NONE or not self._take(response.batches, damaged):
             self._answered += 1
             self._too_old += response.log_start > damaged.start
             if response.snapshot is not None and response.snapshot.offset > damaged.start:
                 self._offers[source] = response.snapshot
-            return self._pass_over(now_ms)
+            return self._pass_over(seen, now_ms)
         self._rounds = 0
         self._begin_round()
         if self._batches[-1].end_offset < damaged.end:
-            return False
+            return None
         batches, self._batches = self._batches, []
-        try:
-            return self._put_back(damaged, batches, now_ms)
-        except CorruptLog:
-            raise  # the batches are right, but the log around the range is damaged, too
-        except LogFormatError:
-            return self._pass_over(now_ms)
-
-    def _put_back(self, damaged: DamagedRange, batches: Sequence[Batch], now_ms: int) -> bool:
-        """Writes the batches of the range; False if the disk has no room.
-
-        Raises:
-            CorruptLog: the log around the range has further damage, which was not known before.
-            LogFormatError: the batches are not the lost batches.
-            OSError: the disk is broken.
-        """
-        try:
-            self._log.repair(damaged, batches)
-        except OSError as e:
-            if not is_full(e):
-                raise
-            self._resume_ms = now_ms + REST_MS
-            return False
-        self._range = None
-        self.mended_ranges += 1
-        return True
+        return PutBack(damaged, tuple(batches))
 
     def _take(self, batches: Sequence[Batch], damaged: DamagedRange) -> bool:
         """Keeps batches that continue the history before the range; False if a batch does not, or without a batch."""
@@ -238,142 +318,81 @@ class Repair:
         self._batches += batches
         return bool(batches)
 
-    def _pass_over(self, now_ms: int) -> bool:
-        """Goes on to the next voter, after a voter could not help. After a round of all voters the node tries its own disk.
+    def _after_put_back(self, seen: Seen, outcome: Outcome, now_ms: int) -> Effect | None:
+        if outcome is Outcome.REFUSED:
+            return self._pass_over(seen, now_ms)
+        if outcome is Outcome.NO_ROOM:
+            self._resume_ms = now_ms + REST_MS
+        if outcome is Outcome.DONE:
+            self._range = None
+            self.mended_ranges += 1
+        return None
 
-        True if the log has been repaired from the node's own disk.
-        """
+    def _pass_over(self, seen: Seen, now_ms: int) -> Effect | None:
+        """Goes on to the next voter, after a voter could not help. After a round of all voters a snapshot may be used."""
         self._turns += 1
         self._refusals += 1
-        if self._refusals < len(self._others()):
-            return False
+        if self._refusals < len(seen.others):
+            return None
         self._resume_ms = now_ms + REST_MS
         self._rounds += 1
         nobody_has_it = self._too_old == self._refusals
-        give_up = nobody_has_it or (self._answered > 0 and self._rounds >= PATIENCE_ROUNDS)
-        is_changed = give_up and self._give_up(now_ms)
+        effect: Effect | None = None
+        # Meanwhile the range may have been cut off, repaired, or dropped below the log's start.
+        if self._range in seen.damage and (nobody_has_it or (self._answered > 0 and self._rounds >= PATIENCE_ROUNDS)):
+            assert self._range is not None
+            effect = self._choose_substitute(seen, self._range, now_ms)
         self._begin_round()
-        return is_changed
-
-    def _give_up(self, now_ms: int) -> bool:
-        """Lets a snapshot take the place of the range; True if the log has changed."""
-        damaged = self._range
-        if damaged is None or damaged not in self._log.damage:
-            return False  # meanwhile the range was cut off, repaired, or is below the log's start
-        if self._stand_on_own(damaged, now_ms):
-            return True
-        self._choose_substitute(now_ms)
-        return False
+        return effect
 
     # --- snapshots -------------------------------------------------------------------------------------------------
 
-    def _stand_on_own(self, damaged: DamagedRange, now_ms: int) -> bool:
-        """Lets the log start at the node's own newest snapshot, if the snapshot covers the range or its beginning."""
-        snapshot = self._log.shape.snapshot
-        if snapshot is None or snapshot.offset <= damaged.start:
-            return False
-        try:
-            with unreadable_is_damaged():
-                meta = self._snapshotter.store.read_meta(snapshot)
-        except (LogFormatError, FileNotFoundError):
-            return False
-        if not self.fits(snapshot, meta.chain):
-            return False
-        self._space.write_at_any_price(
-            lambda: self._log.start_at_snapshot(snapshot, meta.chain, meta.timestamp_ms), now_ms
-        )
-        return True
-
-    def fits(self, snapshot: OffsetAndEpoch, chain: bytes) -> bool:
-        """True if the log may start at `snapshot`: their histories are not known to differ.
-
-        Raises:
-            CorruptLog: the log has further damage, which was not known before.
-        """
-        return self._expected_chain(snapshot) in (None, chain)
-
-    def _expected_chain(self, snapshot: OffsetAndEpoch) -> bytes | None:
-        """The log's chain at the snapshot's end; None if unknown, or if the snapshot replaces the log there."""
-        log = self._log
-        if log.contradicts(snapshot) or log.is_within_damage(snapshot.offset):
-            return None
-        return log.chain_at(snapshot.offset) or NO_BOUNDARY
-
-    def _choose_substitute(self, now_ms: int) -> None:
-        """Chooses the newest of the offered snapshots for the download."""
-        offers = {offer for offer in self._offers.items() if offer not in self._refused}
+    def _choose_substitute(self, seen: Seen, damaged: DamagedRange, now_ms: int) -> Effect | None:
+        """Chooses the node's own snapshot, or the newest one of the offered snapshots."""
+        me = self._me.node_id
+        offers = {_Substitute(*each) for each in self._offers.items()}
+        if seen.snapshot is not None and seen.snapshot.offset > damaged.start:
+            offers.add(_Substitute(me, seen.snapshot))
+        offers -= self._refused
         if not offers:
             self._refused.clear()
-            return
-        source, snapshot = max(offers, key=lambda offer: (offer[1], offer[0]))
-        self._substitute = _Substitute(source, snapshot)
+            return None
+        self._substitute = max(offers, key=lambda each: (each.source == me, each.snapshot, each.source))
+        if self._substitute.source == me:
+            return self._load(seen, now_ms)
         self._resume_ms = now_ms
+        return None
 
-    def _ask_for_piece(self, substitute: _Substitute, now_ms: int) -> None:
-        if not self._may_load() or self._snapshotter.is_busy:
-            self._give_up_substitute(now_ms)
-            return
-        snapshot = substitute.snapshot
-        position = self._snapshotter.store.part_bytes(snapshot)
-        self._ask(substitute.source, ReadSnapshotRequest(self._me, snapshot, position, READ_BYTES_MAX))
+    def _fetch(self, seen: Seen, substitute: _Substitute, now_ms: int) -> Effect | None:
+        if not seen.may_load:
+            self._drop_substitute(now_ms)
+            return None
+        self._asked = substitute.snapshot
+        return FetchPiece(substitute.source, substitute.snapshot)
 
-    def _give_up_substitute(self, now_ms: int) -> None:
-        self._substitute = None
-        self._resume_ms = now_ms + REST_MS
-
-    def on_piece(self, request: ReadSnapshotRequest, response: ReadSnapshotResponse, now_ms: int) -> None:
-        """Takes a piece of a snapshot. After the last piece, `next_job` returns the job that loads the snapshot.
-
-        Raises:
-            OSError: the disk is broken. On a full disk the repair rests and tries again.
-        """
-        if request is not self._asked:
-            return
+    def _take_piece(
+        self, seen: Seen, request: ReadSnapshotRequest, response: ReadSnapshotResponse, now_ms: int
+    ) -> Effect | None:
+        if request.snapshot != self._asked:
+            return None
         self._asked = None
-        substitute, store = self._substitute, self._snapshotter.store
-        if substitute is None:
-            return
-        snapshot, end = substitute.snapshot, request.position + len(response.data)
+        end = request.position + len(response.data)
         same_place = response.position == request.position and 0 < end <= response.size
         is_piece = response.error is ErrorCode.NONE and same_place and (response.data or end == response.size)
-        if not is_piece or not self._may_load() or self._snapshotter.is_busy:
-            self._give_up_substitute(now_ms)
-            return
-        try:
-            if response.data:
-                store.write_part(snapshot, request.position, response.data)
-        except PositionOutOfRange:
-            self._give_up_substitute(now_ms)  # another download has replaced this download meanwhile
-            return
-        except OSError as e:
-            if not is_full(e):
-                raise
-            store.drop_part(snapshot.offset)
-            self._give_up_substitute(now_ms)
-            return
-        substitute.is_whole = end == response.size
+        if self._substitute is None or not is_piece or not seen.may_load:
+            self._drop_substitute(now_ms)
+            return None
+        return KeepPiece(request.snapshot, request.position, response.data, is_last=end == response.size)
 
-    def next_job(self, now_ms: int) -> LoadSnapshotJob | None:
-        """The job that loads the downloaded snapshot; None if the download is not complete, or must wait.
-
-        Raises:
-            CorruptLog: the log has further damage, which was not known before.
-        """
+    def _load(self, seen: Seen, now_ms: int) -> Effect | None:
+        """Loads the substitute, which is on this node's disk."""
         substitute = self._substitute
-        if substitute is None or not substitute.is_whole or self.is_loading:
+        if substitute is None or not seen.may_load:
+            self._drop_substitute(now_ms)
             return None
-        if not self._may_load() or self._snapshotter.is_busy:
-            self._give_up_substitute(now_ms)
-            return None
-        expected = self._expected_chain(substitute.snapshot)
         self.is_loading = True
-        return self._snapshotter.repair_job(substitute.snapshot, expected)
+        return Load(substitute.snapshot, is_own=substitute.source == self._me.node_id)
 
-    def load_over(self, error: Exception | None, now_ms: int) -> None:
-        """Takes the end of the loading job. If the job has failed with `error`, the snapshot is not tried again in this round."""
-        self.is_loading = False
-        self._snapshotter.repair_over()
-        substitute = self._substitute
-        if substitute is not None and error is not None:
-            self._refused.add((substitute.source, substitute.snapshot))
-        self._give_up_substitute(now_ms)
+    def _drop_substitute(self, now_ms: int) -> None:
+        self._substitute = None
+        self._resume_ms = now_ms + REST_MS

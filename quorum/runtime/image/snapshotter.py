@@ -110,10 +110,12 @@ class Snapshotter:
         """True while a job writes a snapshot, or loads a snapshot that repairs the log."""
         return self._busy
 
-    def repair_job(self, end: OffsetAndEpoch, chain: bytes | None) -> LoadSnapshotJob:
-        """The job that installs a snapshot in place of damage. The snapshot must have `chain`, unless `chain` is None."""
+    def repair_job(self, end: OffsetAndEpoch, chain: bytes | None, *, is_own: bool) -> LoadSnapshotJob:
+        """The job that loads a snapshot in place of damage: the node's own, or a finished download. The snapshot must have
+        `chain`, unless `chain` is None.
+        """
         self._busy = True
-        return LoadSnapshotJob(self.store, end, install=True, repairs=True, chain=chain)
+        return LoadSnapshotJob(self.store, end, install=not is_own, repairs=True, chain=chain)
 
     def repair_over(self) -> None:
         """Takes the end of the mending job, successful or not: the node writes snapshots at marks again."""

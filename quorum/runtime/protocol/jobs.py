@@ -17,7 +17,7 @@ from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.image.metadata_image import MetadataImage, Provenance
 from metadata_log.image.replay import Replay
 from metadata_log.store.segments import Extent, check
-from snapshots.format import SnapshotMeta
+from snapshots.format import SnapshotCorrupt, SnapshotMeta
 from snapshots.reader import read_records, unreadable_is_damaged
 from snapshots.store import SnapshotInfo, SnapshotStore
 
@@ -50,8 +50,8 @@ class LoadSnapshotJob:
     """Reads the snapshot at `end` into an image.
 
     install   the snapshot is a finished download, and the job makes the file durable first
-    repairs   the snapshot repairs a damaged log, and may come from another voter than the leader
-    chain     the log's chain at `end`, if known; the job refuses a downloaded snapshot with another chain
+    repairs   the snapshot repairs a damaged log; it is the node's own, or a download from any voter
+    chain     the log's chain at `end`, if known; the job refuses a snapshot with another chain
     """
 
     store: SnapshotStore
@@ -63,7 +63,7 @@ class LoadSnapshotJob:
     image: MetadataImage | None = None
 
     def run(self) -> None:
-        meta = self.store.complete_part(self.end, self.chain) if self.install else self.store.read_meta(self.end)
+        meta = self.store.complete_part(self.end, self.chain) if self.install else self._own_meta()
         provenance = Provenance(meta.end.offset, meta.end.epoch, meta.timestamp_ms)
         try:
             with unreadable_is_damaged():
@@ -74,6 +74,15 @@ class LoadSnapshotJob:
                 self.store.drop([self.end])
             raise
         self.meta = meta
+
+    def _own_meta(self) -> SnapshotMeta:
+        if not self.repairs:
+            return self.store.read_meta(self.end)
+        with unreadable_is_damaged():
+            meta = self.store.read_meta(self.end)
+        if self.chain not in (None, meta.chain):
+            raise SnapshotCorrupt(f"snapshot {self.end} has another chain than this log at its end; it is not used")
+        return meta
 
 
 @dataclass(slots=True)

@@ -73,6 +73,7 @@ def test_a_log_is_stood_on_its_own_snapshot_though_the_disk_is_full() -> None:
     it.disk.limit_space(it.disk.used_bytes)
     for _ in range(2):
         it.answer(it.too_old(it.end))
+    it.lone.run_until_idle()
     assert (log.damage, log.shape.start.offset) == ((), 19)
     assert it.lone.stopped is None and it.lone.node.core.shape == log.shape
 
@@ -90,4 +91,5 @@ def test_an_own_snapshot_that_cannot_be_read_is_not_stood_on() -> None:
     it.wait(REST_MS)
     for _ in range(2):
         it.answer(it.too_old(it.end))
+    it.lone.run_until_idle()
     assert (log.damage, log.shape.start.offset) == ((), 19)

@@ -93,7 +93,9 @@ def test_a_damaged_node_mends_itself_and_only_then_runs() -> None:
     status = node.disk.status()
     assert (status.damage_found, status.damage_mended, status.damaged_records) == (1, 1, 0)
     assert it.stand_for_election() != []
-    assert node.disk.repair.next_deadline_ms() is None, "there is nothing left to ask for"
+    assert node.disk.repair.next_deadline_ms(has_damage=bool(node.log.damage)) is None, (
+        "there is nothing left to ask for"
+    )
 
 
 def test_the_voters_are_asked_in_turn_and_nonsense_is_passed_over() -> None:
@@ -105,7 +107,7 @@ def test_the_voters_are_asked_in_turn_and_nonsense_is_passed_over() -> None:
     forged: list[Batch] = [other.append([Topic("forged", bytes(16))], 1, 1) for _ in range(4)]
     it.answer(ReadLogResponse(ErrorCode.NONE, 1, None, tuple(forged[: request.end_offset])))
     assert len(it.asked) == 2, "after a round it rests"
-    assert node.disk.repair.next_deadline_ms() == it.lone.now_ms + REST_MS
+    assert node.disk.repair.next_deadline_ms(has_damage=bool(node.log.damage)) == it.lone.now_ms + REST_MS
     it.lone.now_ms += REST_MS
     it.lone.turn()
     to, request = it.asked[-1]
@@ -172,6 +174,7 @@ def test_what_no_other_controller_holds_any_more_is_left_to_the_snapshot() -> No
     damaged = node.log.damage[0]
     it.answer(it.too_old(damaged.end))
     it.answer(it.too_old(damaged.end))
+    it.lone.run_until_idle()
     assert (node.log.damage, node.log.shape.start.offset) == ((), 19)
     assert not node.core.disk_trust.damaged
 

@@ -1,0 +1,107 @@
+"""The decisions of the repair alone: inputs in, one effect out, without a log, a disk or a network."""
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
+from metadata_log.format.records import Topic
+from metadata_log.store.damage import DamagedRange
+from metadata_log.store.log import Log
+from quorum.core.protocol.messages import ReadLogRequest, ReadLogResponse, ReadSnapshotRequest, ReadSnapshotResponse
+from quorum.runtime.disk.repair import (
+    REST_MS,
+    Ask,
+    BatchesReceived,
+    Failed,
+    FetchPiece,
+    KeepPiece,
+    Load,
+    LoadOver,
+    Outcome,
+    PieceOver,
+    PieceReceived,
+    PutBack,
+    PutBackOver,
+    Repair,
+    Seen,
+    Tick,
+)
+from tests.sim.disk import MemoryDirectory
+
+ME = ReplicaKey(1, bytes(16))
+SNAPSHOT = OffsetAndEpoch(20, 1)
+
+
+def lost_range() -> tuple[DamagedRange, Log]:
+    """The range [4, 6) of a log of ten batches."""
+    log = Log.open(MemoryDirectory())
+    batches = [log.append([Topic(f"t{i}", bytes(16))], 1, i) for i in range(10)]
+    return DamagedRange(4, 6, batches[3].chain, batches[5].chain, "0.log", 600, 1, 5), log
+
+
+DAMAGED, LOG = lost_range()
+SEEN = Seen((DAMAGED,), None, (2, 3), may_load=True)
+
+
+def asked(repair: Repair, seen: Seen, now_ms: int) -> ReadLogRequest:
+    effect = repair.step(seen, Tick(), now_ms)
+    assert isinstance(effect, Ask)
+    return effect.request
+
+
+def too_old(snapshot: OffsetAndEpoch | None = None) -> ReadLogResponse:
+    return ReadLogResponse(ErrorCode.OFFSET_OUT_OF_RANGE, 1, None, (), 20, snapshot)
+
+
+def test_batches_are_put_back_once_the_range_is_complete() -> None:
+    """1. Voter 2 does not answer. 2. Voter 3 sends the first batch. 3. Voter 3 sends the second batch: both are written."""
+    repair = Repair(ME)
+    assert repair.next_deadline_ms(has_damage=False) is None
+    assert repair.step(SEEN, Tick(), 0) == Ask(2, first := ReadLogRequest(ME, 4, 6, 1 << 20))
+    assert repair.step(SEEN, Tick(), 0) is None, "one request at a time"
+    request = repair._asked
+    assert request == first and isinstance(request, ReadLogRequest)
+    assert repair.step(SEEN, Failed(request), 0) is None
+    for offset in (4, 5):
+        request = asked(repair, SEEN, 0)
+        assert (request.offset, request.end_offset) == (offset, 6)
+        batches = LOG.read(offset, 1)
+        effect = repair.step(SEEN, BatchesReceived(3, request, ReadLogResponse(ErrorCode.NONE, 1, None, batches, 0)), 0)
+    assert effect == PutBack(DAMAGED, LOG.read(4, 1 << 20, until=6))
+    assert repair.step(SEEN._replace(damage=()), PutBackOver(Outcome.DONE), 0) is None
+    assert repair.mended_ranges == 1
+
+
+def test_own_and_other_snapshots_take_one_path() -> None:
+    """All voters are too old. The node's own snapshot comes first; if it cannot be used, another voter's is downloaded."""
+    repair, seen, now_ms = Repair(ME), SEEN._replace(snapshot=SNAPSHOT), 0
+    effects = [repair.step(seen, BatchesReceived(2, asked(repair, seen, 0), too_old()), now_ms) for _ in range(2)]
+    assert effects == [None, Load(SNAPSHOT, is_own=True)]
+    assert repair.next_deadline_ms(has_damage=True) is None, "the job is under way"
+    assert repair.step(seen, LoadOver(is_usable=False), now_ms) is None
+
+    now_ms += REST_MS
+    for source in (2, 3):
+        repair.step(seen, BatchesReceived(source, asked(repair, seen, now_ms), too_old(SNAPSHOT)), now_ms)
+    assert repair.step(seen, Tick(), now_ms) == FetchPiece(3, SNAPSHOT)
+    piece = ReadSnapshotRequest(ME, SNAPSHOT, 0, 1 << 20)
+    whole = PieceReceived(piece, ReadSnapshotResponse(ErrorCode.NONE, 1, None, 3, 0, b"abc"))
+    assert repair.step(seen, whole, now_ms) == KeepPiece(SNAPSHOT, 0, b"abc", is_last=True)
+    assert repair.step(seen, PieceOver(is_kept=True, is_last=True), now_ms) == Load(SNAPSHOT, is_own=False)
+    assert repair.step(seen._replace(damage=()), LoadOver(is_usable=True), now_ms) is None
+
+
+def test_no_snapshot_is_fetched_while_the_core_downloads_one() -> None:
+    """A node has one download at a time. The repair starts a new round after a rest."""
+    repair = Repair(ME)
+    for source in (2, 3):
+        repair.step(SEEN, BatchesReceived(source, asked(repair, SEEN, 0), too_old(SNAPSHOT)), 0)
+    assert repair.step(SEEN._replace(may_load=False), Tick(), 0) is None
+    assert repair.next_deadline_ms(has_damage=True) == REST_MS
+
+
+def test_a_lone_voter_has_its_own_snapshot_only() -> None:
+    """Without a snapshot that covers the damage, the repair waits. A restart judges the disk anew."""
+    alone = SEEN._replace(others=())
+    repair = Repair(ME)
+    for now_ms in range(0, 5 * REST_MS, REST_MS):
+        assert repair.step(alone, Tick(), now_ms) is None
+    assert repair.step(alone._replace(snapshot=SNAPSHOT), Tick(), 5 * REST_MS) == Load(SNAPSHOT, is_own=True)
