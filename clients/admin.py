@@ -186,9 +186,15 @@ class AdminClient(Calls):
 
     # --- the quorum ------------------------------------------------------------------------------------------------
 
-    async def describe_quorum(self, endpoint: str | None = None) -> admin_pb2.DescribeQuorumResponse:
-        """Describes the quorum as the controller at `endpoint` knows it; by default, as the first controller that answers."""
-        request = admin_pb2.DescribeQuorumRequest()
+    async def describe_quorum(
+        self, endpoint: str | None = None, *, of_leader: bool = False
+    ) -> admin_pb2.DescribeQuorumResponse:
+        """Describes the quorum as the controller at `endpoint` knows it; by default, as the first controller that answers.
+
+        With `of_leader` that controller asks the leader, and returns the leader's answer. A controller of release 0.1.0 answers
+        for itself all the same: see `role` in the answer.
+        """
+        request = admin_pb2.DescribeQuorumRequest(of_leader=of_leader)
         return await self.call_one(request, admin_pb2.DescribeQuorumResponse, endpoint)
 
     async def add_voter(self, voter: voter_pb2.Voter) -> admin_pb2.MutationResponse:

@@ -13,13 +13,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from quorum_rpc.v1 import admin_pb2
 
+from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset
 from quorum.controller import views
 from quorum.controller.partitions.partition_health import partition_health
 from quorum.controller.protocol.commands import Command, FenceBroker, UnregisterBroker
 from quorum.core.protocol.messages import QuorumChangeRequest, QuorumChangeResponse
 from quorum.runtime.facade import ControllerNode
-from quorum.runtime.protocol.requests import ReadView
+from quorum.runtime.protocol.requests import ReadView, Refused
 from quorum.wire.convert import convert_admin as convert
 from quorum.wire.convert import convert_membership as membership
 from quorum.wire.convert import convert_reads as reads
@@ -142,8 +143,13 @@ def _brokers_wanted(request: admin_pb2.ListBrokersRequest) -> tuple[int, int]:
 # --- answers of the node itself -----------------------------------------------------------------------------------------
 
 
-async def _describe_quorum(controller: Controller, _: Any, __: int) -> admin_pb2.DescribeQuorumResponse:
-    return reads.to_describe_quorum_response(controller.node.status())
+async def _describe_quorum(
+    controller: Controller, request: admin_pb2.DescribeQuorumRequest, _: int
+) -> admin_pb2.DescribeQuorumResponse:
+    status = controller.node.status()
+    if request.of_leader and status.role != "leader":
+        raise Refused(ErrorCode.NOT_CONTROLLER, "this controller does not lead; nothing was asked", status.leader)
+    return reads.to_describe_quorum_response(status)
 
 
 async def _can_restart(

@@ -531,10 +531,12 @@ class UnregisterBrokerRequest(_message.Message):
     def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., broker_id: _Optional[int] = ...) -> None: ...
 
 class DescribeQuorumRequest(_message.Message):
-    __slots__ = ("context",)
+    __slots__ = ("context", "of_leader")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    OF_LEADER_FIELD_NUMBER: _ClassVar[int]
     context: RequestContext
-    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ...) -> None: ...
+    of_leader: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., of_leader: bool = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
     __slots__ = ("node_id", "directory_id", "log_end_offset", "last_fetch_age_ms", "last_caught_up_age_ms", "status", "endpoint", "lag", "behind_for_ms")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorum.cli.commands import verdict
-from quorum.cli.commands.replicas import SILENT, Heard, hear_all
+from quorum.cli.commands.replicas import SILENT, Heard, best_answer, hear_all, is_leaders
 from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
@@ -36,6 +36,10 @@ WAIT_POLL_S: Final = 0.2
 WATCH_POLL_S: Final = 2.0
 LOOK_S: Final = 5.0
 """Maximum time of one look, in seconds: looking again is better than waiting longer."""
+LAST_LOOK_S: Final = 0.5
+"""Minimum time that must be left for a further look."""
+CONFIRM_S: Final = verdict.HEARD_MS_MAX / 1_000 + 0.2
+"""How long a look waits for the leader's word about a controller that cannot be asked, in seconds."""
 NAMED: Final = verdict.NAMED
 _GROWING: Final = re.compile(r" for [\d.]+ s(, as controller .*)?|[\d,]+ (?=records)")
 """The parts of a reason whose change is no news: durations, and the attempts of a controller without a leader."""
@@ -100,7 +104,7 @@ class _Looking:
             self._say(unwell, document)
             if self._waits and document is not None and not unwell:
                 return document
-            if self._waits and loop.time() >= deadline_s:
+            if self._waits and loop.time() + WAIT_POLL_S + LAST_LOOK_S >= deadline_s:
                 if document is None:
                     assert error is not None
                     raise error
@@ -132,6 +136,11 @@ async def _look(client: AdminClient) -> dict[str, Any]:
     from metaquorum import AdminError
 
     heard = await hear_all(client)
+    followers = [each.node_id for each in heard.best.voters if each.status == "follower" and each.HasField("endpoint")]
+    if not heard.missing.keys().isdisjoint(followers):
+        # Either this machine cannot reach the controller, and the leader hears it; or its process has just ended.
+        await asyncio.sleep(CONFIRM_S)
+        heard = heard._replace(best=await best_answer(client))
     document = _of_quorum(heard)
     if document["leader_id"] is not None:
         try:
@@ -155,6 +164,7 @@ def _of_quorum(heard: Heard) -> dict[str, Any]:
         "no_leader_for_ms": optional(best, "no_leader_for_ms"),
         "high_watermark": optional(best, "high_watermark"),
         "answered_by": best.node_id,
+        "is_leaders": is_leaders(best),
         "controllers": [
             *(_controller(heard, each, is_voter=True) for each in best.voters),
             *(_controller(heard, each, is_voter=False) for each in best.observers),
@@ -227,7 +237,8 @@ def _lines(document: dict[str, Any]) -> Iterable[str]:
     silent = [
         each for each in voters if (each["status"] == SILENT if leader is not None else each["missing"] is not None)
     ]
-    yield f"Controllers: {len(voters)} voters, {len(silent)} silent"
+    is_known = leader is None or document["is_leaders"]
+    yield f"Controllers: {len(voters)} voters, {f'{len(silent)} silent' if is_known else 'silent ones not known'}"
     brokers, partitions = document["brokers"], document["partitions"]
     if brokers is not None:
         yield f"Brokers: {len(brokers)}, {sum(each['state'] == 'online' for each in brokers)} online"

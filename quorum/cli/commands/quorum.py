@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quorum.cli.commands.recover import recover
-from quorum.cli.commands.replicas import SILENT, answer_and_problems, best_answer, no_leader_text
+from quorum.cli.commands.replicas import SILENT, answer_and_problems, best_answer, is_leaders, no_leader_text
 from quorum.cli.commands.voters import add_voter, can_restart, remove_voter, transfer_leader
 from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.options import Options, ask, command
@@ -48,20 +48,21 @@ for _each in (add_voter, remove_voter, transfer_leader, can_restart, recover):
 def status(options: Options) -> None:
     """Shows the leader, the offsets of all controllers, and their problems.
 
-    Exit code 10 if there is no leader, or a voter is silent. `quorumctl health` judges the whole cluster.
+    Exit code 10 if there is no leader, if a voter is silent, or if that is not known, because the leader could not be asked.
+    `quorumctl health` judges the whole cluster.
     """
     answer, problems = ask(options, answer_and_problems)
     document = {**_status(answer), "problems": problems}
     heading = [f"{title}: {UNKNOWN if value is None else value}" for title, value in _lines(document)]
     emit(options.output, document, heading=heading)
-    if document["leader_id"] is None or document["silent_voters"]:
+    if document["leader_id"] is None or document["silent_voters"] != []:
         raise SystemExit(EXIT_UNHEALTHY)
 
 
 @quorum.command()
 @command
 def replication(options: Options) -> None:
-    """Shows every voter and observer, the leader first. Exit code 10 if there is no leader, or a voter is silent."""
+    """Shows every voter and observer, the leader first. The exit code is that of `quorum status`."""
     answer = ask(options, best_answer)
     rows = _replicas([*answer.voters, *answer.observers])
     rows.sort(key=lambda row: (row["status"] != "leader", row["status"] == "observer", row["node_id"]))
@@ -71,7 +72,9 @@ def replication(options: Options) -> None:
     emit(options.output, {**document, "replicas": rows}, rows="replicas", columns=_REPLICATION)
     if document["leader_id"] is None:
         click.echo(f"quorumctl: no leader {no_leader_text(document)}", err=True)
-    if document["leader_id"] is None or status["silent_voters"]:
+    elif status["silent_voters"] is None:
+        click.echo(f"quorumctl: {_unknown_text(status)}", err=True)
+    if document["leader_id"] is None or status["silent_voters"] != []:
         raise SystemExit(EXIT_UNHEALTHY)
 
 
@@ -92,7 +95,7 @@ def _status(answer: admin_pb2.DescribeQuorumResponse) -> dict[str, Any]:
         "max_follower_lag": max(lags) if lags else None,
         "max_follower_lag_time_ms": max(ages) if ages else None,
         "voters": [_member(row) for row in voters],
-        "silent_voters": [row["node_id"] for row in voters if row["status"] == SILENT],
+        "silent_voters": [row["node_id"] for row in voters if row["status"] == SILENT] if is_leaders(answer) else None,
         "observers": [_member(row) for row in _replicas(answer.observers)],
         "answered_by": answer.node_id,
         "answered_by_role": answer.role,
@@ -148,7 +151,7 @@ def _lines(document: dict[str, Any]) -> list[tuple[str, Any]]:
         ("MaxFollowerLag", document["max_follower_lag"]),
         ("MaxFollowerLagTimeMs", document["max_follower_lag_time_ms"]),
         ("CurrentVoters", members["voters"]),
-        ("SilentVoters", ", ".join(map(str, document["silent_voters"])) or None),
+        ("SilentVoters", _silent_text(document)),
         ("CurrentObservers", members["observers"]),
         ("LogOffsets", f"[{document['log_start_offset']}, {document['log_end_offset']})"),
         ("Snapshot", None if snapshot is None else f"{snapshot['end_offset']}@{snapshot['epoch']}"),
@@ -157,3 +160,16 @@ def _lines(document: dict[str, Any]) -> list[tuple[str, Any]]:
         *(("Problem", f"{each['node_id']}: {each['code']}: {each['text']}") for each in document["problems"]),
         ("AnsweredBy", f"{document['answered_by']} ({document['answered_by_role']})"),
     ]
+
+
+def _silent_text(document: dict[str, Any]) -> str | None:
+    silent = document["silent_voters"]
+    return _unknown_text(document) if silent is None else ", ".join(map(str, silent)) or None
+
+
+def _unknown_text(document: dict[str, Any]) -> str:
+    """The reason why the lags, and the silent voters, are not known."""
+    if document["leader_id"] is None:
+        return "not known, because no controller leads"
+    leader, answered_by = document["leader_id"], document["answered_by"]
+    return f"not known, because leader {leader} could not be asked, neither from here nor by controller {answered_by}"

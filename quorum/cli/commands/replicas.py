@@ -36,21 +36,33 @@ async def best_answer(client: AdminClient) -> admin_pb2.DescribeQuorumResponse:
     asked = await asyncio.gather(
         *(client.describe_quorum(endpoint) for endpoint in client.endpoints), return_exceptions=True
     )
-    answers = [each for each in asked if not isinstance(each, BaseException)]
+    answers = [
+        (each, endpoint)
+        for each, endpoint in zip(asked, client.endpoints, strict=True)
+        if not isinstance(each, BaseException)
+    ]
     if not answers:
-        for each in asked:
-            if isinstance(each, BaseException):
-                raise each
-    best = max(answers, key=lambda answer: (answer.epoch, answer.role == "leader", answer.leader.HasField("leader_id")))
+        raise next(each for each in asked if isinstance(each, BaseException))
+    best, endpoint = max(
+        answers, key=lambda answer: (answer[0].epoch, is_leaders(answer[0]), answer[0].leader.HasField("leader_id"))
+    )
     target = target_of(best.leader)
-    if best.role != "leader" and target is not None:
+    if is_leaders(best) or target is None:
+        return best
+    # A controller asks the leader first: the leader may be out of reach from here, for example behind a firewall.
+    for asked_at, of_leader in ((endpoint, True), (target, False)):
         try:
-            leader = await client.describe_quorum(target)
+            leader = await client.describe_quorum(asked_at, of_leader=of_leader)
         except AdminError:
-            return best
-        if leader.epoch >= best.epoch:
+            continue
+        if is_leaders(leader) and leader.epoch >= best.epoch:
             return leader
     return best
+
+
+def is_leaders(answer: admin_pb2.DescribeQuorumResponse) -> bool:
+    """True if the answer comes from the leader: only the leader knows which voters are silent, and how far they lag."""
+    return answer.role == "leader"
 
 
 class Heard(NamedTuple):

@@ -20,6 +20,8 @@ from quorum.cli.commands.replicas import SILENT, no_leader_text
 
 BEHIND_MS_MAX: Final = 10_000
 """How long a healthy voter may lack records, in ms. (Under load a healthy voter lacks a few records for milliseconds.)"""
+HEARD_MS_MAX: Final = 1_000
+"""How long the leader may not have heard a voter that cannot be asked, in ms. A live voter fetches several times a second."""
 NAMED: Final = 10
 """Maximum number of partitions or brokers that one reason names."""
 
@@ -42,7 +44,7 @@ def pending(document: Document) -> list[str]:
     return [
         f"leader {document['leader_id']} has not heard controller {each['node_id']} since its election"
         for each in document["controllers"]
-        if each["status"] == "follower" and each["last_fetch_age_ms"] is None
+        if document["is_leaders"] and each["status"] == "follower" and each["last_fetch_age_ms"] is None
     ]
 
 
@@ -52,7 +54,7 @@ def notes(document: Document) -> list[str]:
         f"controller {each['node_id']} cannot be asked from here, so it is not known what is wrong with it, if anything: "
         f"{each['missing']}"
         for each in document["controllers"]
-        if each["missing"] is not None and not _is_lost(document, each)
+        if each["missing"] is not None and not _is_lost(document, each) and not _is_gone(each)
     ]
     brokers = document["brokers"]
     lonely = ["no broker is registered, so no topic can be created yet"] if brokers == [] else []
@@ -71,7 +73,13 @@ def _without_data_plane(brokers: Sequence[Document]) -> Iterable[str]:
 def _of_the_leader(document: Document) -> Iterable[str]:
     if document["leader_id"] is None:
         yield f"no controller leads, {no_leader_text(document)}"
-    elif document["high_watermark"] is None:
+        return
+    if not document["is_leaders"]:
+        yield (
+            f"leader {document['leader_id']} could not be asked, neither from here nor by controller {document['answered_by']}: "
+            "which voters are silent is not known"
+        )
+    if document["high_watermark"] is None:
         yield f"leader {document['leader_id']} has not committed anything in its epoch yet"
 
 
@@ -79,10 +87,20 @@ def _is_lost(document: Document, controller: Document) -> bool:
     return document["leader_id"] is None or controller["status"] == SILENT
 
 
+def _is_gone(controller: Document) -> bool:
+    """True for a voter that cannot be asked, and that the leader has not heard for a while either."""
+    age_ms = controller["last_fetch_age_ms"]
+    is_follower = controller["is_voter"] and controller["status"] == "follower"
+    return is_follower and controller["missing"] is not None and age_ms is not None and age_ms >= HEARD_MS_MAX
+
+
 def _of_controller(document: Document, each: Document) -> Iterable[str]:
     name = f"controller {each['node_id']}"
     if each["status"] == SILENT:
         yield f"{name} is silent: the leader has not heard it {_seconds(each['last_fetch_age_ms'], 'since its election')}"
+    elif _is_gone(each):
+        heard = f"the leader has not heard it {_seconds(each['last_fetch_age_ms'])}"
+        yield f"{name} cannot be asked, and {heard}: {each['missing']}"
     elif each["is_voter"] and each["lag"] and each["behind_for_ms"] >= BEHIND_MS_MAX:
         yield f"{name} lacks {each['lag']:,} records, and has lacked some {_seconds(each['behind_for_ms'])}"
     if each["is_voter"] and each["other_directory_id"] is not None:

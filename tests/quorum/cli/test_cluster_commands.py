@@ -191,6 +191,54 @@ async def test_a_silent_voter_is_no_follower_and_counts_as_far_behind(run: Run, 
     assert row[2:7] == ["-", str(seen.log_end_offset), "5000", "-", "silent"]
 
 
+async def test_a_follower_alone_cannot_say_that_all_voters_are_heard(run: Run, node: FakeNode) -> None:
+    """The leader, controller 2, is out of reach for the command and for controller 1. Controller 3 may be dead for hours."""
+    import dataclasses
+
+    seen = node.status()
+    unknown = [
+        dataclasses.replace(each, status="follower" if each.node_id == 1 else "unknown", lag=None, behind_for_ms=None,
+                            last_fetch_age_ms=None, last_caught_up_age_ms=None)
+        for each in seen.replicas
+    ]  # fmt: skip
+    nowhere = LeaderHint(2, 1, Endpoint("CONTROLLER", "127.0.0.1", 1))
+    followed = dataclasses.replace(seen, role="follower", leader=nowhere, replicas=tuple(unknown))
+    node.status = lambda: followed  # type: ignore[method-assign]
+    why = "not known, because leader 2 could not be asked, neither from here nor by controller 1\n"
+    status = await run("quorum", "status")
+    assert status.exit_code == 10 and f"SilentVoters: {why}" in status.stdout
+    replication = await run("quorum", "replication")
+    assert (replication.exit_code, replication.stderr) == (10, f"quorumctl: {why}")
+    health = await run("health", "-o", "json")
+    assert health.exit_code == 10 and health.document["pending"] == []
+    assert health.document["reasons"][0].startswith("leader 2 could not be asked")
+
+
+async def test_health_asks_the_leader_again_about_a_voter_that_has_just_gone(run: Run, node: FakeNode) -> None:
+    """Voter 2 refuses connections. The leader heard it 20 ms ago; at the second look, not for 1.2 s."""
+    import dataclasses
+
+    seen, looks = node.status(), 0
+
+    def status() -> Any:
+        nonlocal looks
+        looks += 1
+        gone = [
+            dataclasses.replace(
+                each, endpoint=Endpoint("CONTROLLER", "127.0.0.1", 1), last_fetch_age_ms=20 if looks == 1 else 1_220
+            )
+            if each.node_id == 2 else each
+            for each in seen.replicas
+        ]  # fmt: skip
+        return dataclasses.replace(seen, replicas=tuple(gone))
+
+    node.status = status  # type: ignore[method-assign]
+    ran = await run("health", "-o", "json")
+    assert ran.exit_code == 10
+    (reason,) = ran.document["reasons"]
+    assert reason.startswith("controller 2 cannot be asked, and the leader has not heard it for 1.2 s: ")
+
+
 async def test_status_says_what_is_wrong_with_a_follower(run: Run, node: FakeNode) -> None:
     """A follower's disk is known to nobody but itself, so each is asked, whoever answered for the quorum."""
     import dataclasses
@@ -228,7 +276,7 @@ async def test_health_of_a_cluster_that_is_well(run: Run) -> None:
     assert shape({**document, "controllers": []}) == {
         "schema_version": "int", "healthy": "bool", "reasons": [], "pending": [], "notes": ["str"], "cluster_id": "str",
         "generation": "int", "leader_id": "int", "leader_epoch": "int", "no_leader_reason": None,
-        "no_leader_for_ms": None, "high_watermark": "int", "answered_by": "int", "controllers": [],
+        "no_leader_for_ms": None, "high_watermark": "int", "answered_by": "int", "is_leaders": "bool", "controllers": [],
         "brokers": [{"broker_id": "int", "state": "str", "last_contact_age_ms": "int", "data_plane": "str"}],
         "partitions": {
             "count": "int", "leaderless": "int", "under_replicated": "int", "first_leaderless": [],

@@ -20,7 +20,8 @@ def controller(node_id: int, status: str = "follower", **other: Any) -> dict[str
 def cluster(**other: Any) -> dict[str, Any]:
     """A healthy one, but for what is said."""
     return {
-        "leader_id": 1, "high_watermark": 9, "answered_by": 1, "no_leader_reason": None, "no_leader_for_ms": None,
+        "leader_id": 1, "high_watermark": 9, "answered_by": 1, "is_leaders": True,
+        "no_leader_reason": None, "no_leader_for_ms": None,
         "controllers": [controller(1, "leader"), controller(2), controller(3)],
         "brokers": [{"broker_id": 101, "state": "online", "last_contact_age_ms": 5, "data_plane": "external"}],
         "partitions": {
@@ -56,6 +57,18 @@ def test_a_cluster_without_brokers_is_well_and_says_so() -> None:
             "no controller leads, for 12.3 s, as controller 1 says: 2, 3 do not answer",
         ),
         (cluster(high_watermark=None), "leader 1 has not committed anything in its epoch yet"),
+        (
+            cluster(
+                is_leaders=False,
+                controllers=[controller(1, "follower"), controller(2, "unknown"), controller(3, "unknown")],
+                answered_by=1, leader_id=2,
+            ),
+            "leader 2 could not be asked, neither from here nor by controller 1: which voters are silent is not known",
+        ),
+        (
+            with_third(missing="connection refused", last_fetch_age_ms=1_200),
+            "controller 3 cannot be asked, and the leader has not heard it for 1.2 s: connection refused",
+        ),
         (
             with_third(status="silent", last_fetch_age_ms=5_000, lag=4),
             "controller 3 is silent: the leader has not heard it for 5.0 s",
@@ -121,6 +134,12 @@ def test_a_voter_that_a_new_leader_has_not_heard_yet_is_pending() -> None:
     document = with_third(last_fetch_age_ms=None, lag=900, behind_for_ms=300)
     assert reasons(document) == []
     assert pending(document) == ["leader 1 has not heard controller 3 since its election"]
+
+
+def test_a_follower_does_not_know_which_voters_the_leader_has_heard() -> None:
+    """Its answer has no time of a last fetch, for any voter."""
+    voters = [controller(1, "follower", last_fetch_age_ms=None), controller(2, "unknown", last_fetch_age_ms=None)]
+    assert pending(cluster(is_leaders=False, controllers=voters)) == []
 
 
 def test_brokers_without_a_data_plane_are_noted() -> None:

@@ -72,6 +72,7 @@ class FakeNode:
         self.leader: Endpoint | None = None
         self.under_way: set[asyncio.Task[CommandReply]] = set()
         self.leader_id = 1
+        self.role = "leader"
         self.target = ""
         """Where it is served, if whoever serves it says so."""
         self.identities: list[RequestIdentity | None] = []
@@ -173,7 +174,7 @@ class FakeNode:
             cluster_id=IDENTITY.cluster_id,
             node_id=IDENTITY.node_id,
             directory_id=IDENTITY.directory_id,
-            role="leader",
+            role=self.role,
             epoch=1,
             leader=self.leader_hint(),
             is_active=True,

@@ -319,6 +319,20 @@ async def test_what_a_node_knows_of_itself_is_not_asked_elsewhere(stub: Any, fol
     assert (await stub.DescribeQuorum(admin_pb2.DescribeQuorumRequest())).leader.leader_id == 2
 
 
+async def test_the_leader_describes_the_quorum_if_the_client_wants_the_leaders_word(
+    stub: Any, node: FakeNode, follower: FakeNode, target: str
+) -> None:
+    """Only the leader knows silent voters and lags. A client that cannot reach the leader asks a follower for them."""
+    follower.role, follower.leader = "follower", hint_to(target).endpoint
+    follower.refuse_with = None
+    assert (await stub.DescribeQuorum(admin_pb2.DescribeQuorumRequest())).role == "follower"
+    assert (await stub.DescribeQuorum(admin_pb2.DescribeQuorumRequest(of_leader=True))).role == "leader"
+    node.role = "resigned"
+    assert (
+        await code_of(stub.DescribeQuorum(admin_pb2.DescribeQuorumRequest(of_leader=True))) is ErrorCode.NOT_CONTROLLER
+    )
+
+
 # --- local reads -------------------------------------------------------------------------------------------------------
 
 
