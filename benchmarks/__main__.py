@@ -6,161 +6,194 @@
     P4  kill -9 of the leader until the next acknowledged write
     P5  the leader paused (SIGSTOP) until the next acknowledged write
 
-Every server writes with fsync; three server processes and the client share the machine. Both are asked by the same kind of
-client: Python, grpc.aio, uvloop.
+For P1 to P3 both clusters are up, and measured in short rounds in turn (`benchmarks.rounds`): the table has the median of the
+rounds' ratios with its quartiles, and the CPU time of an operation in each process. Every server writes with fsync; the servers
+and the client share the machine. Both are asked by the same kind of client: Python, grpc.aio, uvloop.
 """
 
 import argparse
-import asyncio
 import statistics
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.load import closed_loop, until_acknowledged
+from benchmarks.failover import killed_s, paused_s
+from benchmarks.load import Call
 from benchmarks.ours import OurCluster
 from benchmarks.peer_etcd import EtcdCluster, EtcdNotFound
+from benchmarks.rounds import Load, Rounds, Side
 
 TUNED = ("--heartbeat-interval", "20", "--election-timeout", "200")
+PARTITIONS, TXN_KEYS = 1_000, 128
+PARTITION_ROUNDS_MAX = 3
+"""Maximum number of rounds of P3. Each round creates some 100,000 partitions, and they stay."""
+UNCOUNTED = 2
+"""How many rounds of each load go before the rounds that count. After another load, a process is slow for some seconds."""
 console = Console(stderr=True)
-
-
-class Measured(NamedTuple):
-    """One side's figures."""
-
-    p1_ms: float
-    p2_per_s: float
-    submit_per_s: float | None
-    p3_per_s: float
-    p4_s: list[float]
-    p5_s: list[float]
 
 
 class Row(NamedTuple):
     what: str
     peer: str
     ours: str
-    ratio: float
+    ratio: str
+    cpu: str
     aim: str
     reached: bool
 
 
-async def measure_etcd(directory: Path, seconds: float, trials: int) -> tuple[Measured, list[float]]:
-    directory.joinpath("default").mkdir()
-    async with EtcdCluster(directory / "default") as cluster:
-        console.print("etcd: one at a time, 64 in flight, transactions")
-        p1 = await closed_loop(await cluster.put_call(), callers=1, seconds=seconds)
-        p2 = await closed_loop(await cluster.put_call(), callers=64, seconds=seconds)
-        p3 = max(
-            [await closed_loop(await cluster.txn_call(), callers=callers, seconds=seconds) for callers in (1, 8)],
-            key=lambda figures: figures.per_second,
-        )
-        console.print(f"etcd: kill -9 of the leader, {trials} times")
-        default = await _fail_over(cluster, trials)
-        console.print(f"etcd: the leader paused, {trials} times")
-        paused = await _pause(cluster, trials)
-    directory.joinpath("tuned").mkdir()
-    async with EtcdCluster(directory / "tuned", base_port=23_890, flags=TUNED) as cluster:
-        console.print(f"etcd with {' '.join(TUNED)}: kill -9 of the leader, {trials} times")
-        tuned = await _fail_over(cluster, trials)
-    return Measured(p1.p50_ms, p2.per_second, None, p3.per_second * 128, default, paused), tuned
+class Aim(NamedTuple):
+    """The bound of a ratio: a latency has to stay below, a rate above."""
+
+    ratio: float
+
+    def text(self, *, is_latency: bool) -> str:
+        return f"{'<=' if is_latency else '>='} {self.ratio:g} x"
+
+    def is_reached(self, ratio: float, *, is_latency: bool) -> bool:
+        return ratio <= self.ratio if is_latency else ratio >= self.ratio
 
 
-async def measure_ours(directory: Path, seconds: float, trials: int) -> Measured:
-    async with OurCluster(directory) as cluster:
-        console.print("metaquorum: one at a time, 64 in flight, the stream, partitions")
-        p1 = await closed_loop(await cluster.put_call(), callers=1, seconds=seconds)
-        p2 = await closed_loop(await cluster.put_call(), callers=64, seconds=seconds)
-        call, end = await cluster.submit_call()
-        submit = await closed_loop(call, callers=64, seconds=seconds)
-        await end()
-        p3 = await closed_loop(await cluster.partitions_call(), callers=4, seconds=seconds)
-        console.print(f"metaquorum: kill -9 of the active controller, {trials} times")
-        failures = await _fail_over(cluster, trials)
-        console.print(f"metaquorum: the active controller paused, {trials} times")
-        paused = await _pause(cluster, trials)
-    return Measured(p1.p50_ms, p2.per_second, submit.per_second, p3.per_second * 1_000, failures, paused)
+AIMS = {"P1 one write, p50": Aim(0.9), "P2 unary": Aim(0.7), "P2 Submit": Aim(1.5), "P3 partitions": Aim(2)}
 
 
-async def _fail_over(cluster: EtcdCluster | OurCluster, trials: int) -> list[float]:
-    seconds: list[float] = []
-    for _ in range(trials):
-        killed = await cluster.kill_leader()
-        seconds.append(await until_acknowledged(cluster.any_put_call()))
-        await cluster.bring_back(killed)
-        await asyncio.sleep(0.5)
-    return seconds
+def loads(etcd: EtcdCluster, ours: OurCluster) -> list[Load]:
+    def side(cluster: EtcdCluster | OurCluster, make: Callable[[], Awaitable[Call]], each: int = 1) -> Side:
+        async def nothing() -> None:
+            return None
 
+        async def begin() -> tuple[Call, Callable[[], Awaitable[None]]]:
+            return await make(), nothing
 
-async def _pause(cluster: EtcdCluster | OurCluster, trials: int) -> list[float]:
-    seconds: list[float] = []
-    for _ in range(trials):
-        paused = await cluster.pause_leader()
-        seconds.append(await until_acknowledged(cluster.any_put_call()))
-        await cluster.resume(paused)
-        await asyncio.sleep(0.5)
-    return seconds
+        return Side(cluster.pids, begin, each)
 
-
-def rows(etcd: Measured, tuned_s: list[float], ours: Measured) -> list[Row]:
-    assert ours.submit_per_s is not None
-
-    def row(
-        what: str, unit: str, peer: float, own: float, aim: str, *, most: float | None = None, least: float = 0
-    ) -> Row:
-        """`most` and `least` bound the ratio."""
-        digits = {" ms": 2, " s": 3}.get(unit, 0)
-        ratio = own / peer
-        reached = ratio <= most if most is not None else ratio >= least
-        return Row(what, f"{peer:,.{digits}f}{unit}", f"{own:,.{digits}f}{unit}", ratio, aim, reached)
-
-    def failover(what: str, peer_s: float, own_s: float, most_s: float) -> Row:
-        return Row(what, f"{peer_s:.3f} s", f"{own_s:.3f} s", own_s / peer_s, f"<= {most_s} s", own_s <= most_s)
-
-    p4 = statistics.median(ours.p4_s)
-    p5 = [statistics.median(side.p5_s) for side in (etcd, ours)]
+    puts = {"etcd": side(etcd, etcd.put_call), "ours": side(ours, ours.put_call)}
+    stream: Any = ours.submit_call
+    partitions = {
+        "etcd": side(etcd, lambda: etcd.txn_call(TXN_KEYS), TXN_KEYS),
+        "ours": side(ours, lambda: ours.partitions_call(PARTITIONS), PARTITIONS),
+    }
     return [
-        row("P1 one write, p50", " ms", etcd.p1_ms, ours.p1_ms, "<= 0.9 x", most=0.9),
-        row("P2 64 in flight, unary", "/s", etcd.p2_per_s, ours.p2_per_s, ">= 0.7 x", least=0.7),
-        row("P2 64 in flight, Submit", "/s", etcd.p2_per_s, ours.submit_per_s, ">= 1.5 x", least=1.5),
-        row("P3 partitions a second", "/s", etcd.p3_per_s, ours.p3_per_s, ">= 2 x", least=2),
-        failover("P4 failover, p50 (etcd default)", statistics.median(etcd.p4_s), p4, 0.15),
-        failover("P4 failover, p50 (etcd tuned)", statistics.median(tuned_s), p4, 0.15),
-        failover("P4 failover, worst (etcd default)", max(etcd.p4_s), max(ours.p4_s), 0.5),
-        row("P5 leader paused, p50", " s", p5[0], p5[1], "<= 0.9 x", most=0.9),
+        Load("P1 one write, p50", 1, True, puts),
+        Load("P2 unary", 64, False, puts),
+        Load("P2 Submit", 64, False, {"etcd": puts["etcd"], "ours": Side(ours.pids, stream)}),
+        Load("P3 partitions", 4, False, partitions),
     ]
 
 
-def show(table_rows: list[Row], seconds: float, trials: int) -> None:
-    table = Table(title=f"metaquorum beside etcd, one run on this machine ({seconds:g} s a load, {trials} kills)")
-    for heading in ("what", "etcd", "metaquorum", "ratio", "aim", "reached"):
+async def measure_loads(directory: Path, rounds: int, seconds: float) -> list[Row]:
+    rows: list[Row] = []
+    directory.joinpath("etcd").mkdir()
+    async with EtcdCluster(directory / "etcd") as etcd, OurCluster(directory / "ours") as ours:
+        for load in loads(etcd, ours):
+            count = min(rounds, PARTITION_ROUNDS_MAX) if load.name.startswith("P3") else rounds
+            console.print(f"{load.name}: {count} rounds of etcd and metaquorum in turn")
+            await _uncounted(load, seconds)
+            measured = Rounds(load)
+            for _ in range(count):
+                await measured.one(seconds)
+            rows.append(_row(measured, AIMS[load.name]))
+    return rows
+
+
+async def _uncounted(load: Load, seconds: float) -> None:
+    for _ in range(0 if load.name.startswith("P3") else UNCOUNTED):
+        await Rounds(load).one(seconds)
+
+
+def _row(measured: Rounds, aim: Aim) -> Row:
+    load = measured.load
+    ratio = measured.ratio("ours", "etcd")
+    unit, digits = (" ms", 2) if load.is_latency else ("/s", 0)
+    peer, own = (f"{measured.figure(side):,.{digits}f}{unit}" for side in ("etcd", "ours"))
+    return Row(
+        load.name,
+        peer,
+        own,
+        f"{ratio.median:.2f} x ({ratio.low:.2f} to {ratio.high:.2f})",
+        f"{_cpu(measured, 'etcd')}; {_cpu(measured, 'ours')}",
+        aim.text(is_latency=load.is_latency),
+        aim.is_reached(ratio.median, is_latency=load.is_latency),
+    )
+
+
+def _cpu(measured: Rounds, side: str) -> str:
+    """The leader's and the followers' CPU time of an operation, in microseconds."""
+    leader_us, *followers_us = measured.cpu_us(side).values()
+    return " ".join([f"{leader_us:,.0f}", *(f"{us:,.0f}" for us in followers_us)])
+
+
+async def measure_failures(directory: Path, trials: int) -> list[Row]:
+    directory.joinpath("default").mkdir()
+    async with EtcdCluster(directory / "default") as cluster:
+        console.print(f"etcd: the leader killed, then paused, {trials} times each")
+        etcd_s, etcd_paused_s = await killed_s(cluster, trials), await paused_s(cluster, trials)
+    directory.joinpath("tuned").mkdir()
+    async with EtcdCluster(directory / "tuned", base_port=23_890, flags=TUNED) as cluster:
+        console.print(f"etcd with {' '.join(TUNED)}: the leader killed {trials} times")
+        tuned_s = await killed_s(cluster, trials)
+    async with OurCluster(directory / "ours") as own:
+        console.print(f"metaquorum: the active controller killed, then paused, {trials} times each")
+        ours_s, ours_paused_s = await killed_s(own, trials), await paused_s(own, trials)
+
+    def row(what: str, peer_s: float, own_s: float, most_s: float | None = None) -> Row:
+        aim, reached = ("<= 0.9 x", own_s <= 0.9 * peer_s) if most_s is None else (f"<= {most_s} s", own_s <= most_s)
+        return Row(what, f"{peer_s:.3f} s", f"{own_s:.3f} s", f"{own_s / peer_s:.2f} x", "", aim, reached)
+
+    own_s = statistics.median(ours_s)
+    return [
+        row("P4 failover, p50 (etcd default)", statistics.median(etcd_s), own_s, 0.15),
+        row("P4 failover, p50 (etcd tuned)", statistics.median(tuned_s), own_s, 0.15),
+        row("P4 failover, worst (etcd default)", max(etcd_s), max(ours_s), 0.5),
+        row("P5 leader paused, p50", statistics.median(etcd_paused_s), statistics.median(ours_paused_s)),
+    ]
+
+
+def show(rows: list[Row], rounds: int, seconds: float, trials: int) -> None:
+    title = f"metaquorum beside etcd, one run on this machine ({rounds} rounds of {seconds:g} s a load, {trials} kills)"
+    table = Table(title=title)
+    headings = (
+        "what",
+        "etcd",
+        "metaquorum",
+        "ratio (quartiles)",
+        "us of CPU: leader, followers; ours",
+        "aim",
+        "reached",
+    )
+    for heading in headings:
         table.add_column(heading, justify="left" if heading == "what" else "right")
-    for row in table_rows:
-        table.add_row(row.what, row.peer, row.ours, f"{row.ratio:.2f} x", row.aim, "yes" if row.reached else "no")
+    for row in rows:
+        table.add_row(*row[:-1], "yes" if row.reached else "no")
     Console().print(table)
 
 
-async def run(seconds: float, trials: int) -> None:
+async def run(rounds: int, seconds: float, trials: int) -> None:
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-") as directory:
-        base = Path(directory)
-        (base / "etcd").mkdir()
-        etcd, tuned = await measure_etcd(base / "etcd", seconds, trials)
-        ours = await measure_ours(base / "ours", seconds, trials)
-    show(rows(etcd, tuned, ours), seconds, trials)
+        rows = await measure_loads(Path(directory), rounds, seconds)
+    with tempfile.TemporaryDirectory(prefix="metaquorum-bench-") as directory:
+        rows += await measure_failures(Path(directory), trials) if trials else []
+    show(rows, rounds, seconds, trials)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long each load lasts")
-    parser.add_argument("--trials", type=int, default=20, help="how many leaders are killed, and paused, on each side")
+    parser.add_argument(
+        "--rounds", type=int, default=10, help="how often each load of P1 to P3 is measured on each side"
+    )
+    parser.add_argument("--seconds", type=float, default=1.0, help="how long each load lasts in a round")
+    parser.add_argument(
+        "--trials", type=int, default=20, help="how many leaders are killed, and paused; 0: P1 to P3 only"
+    )
     arguments = parser.parse_args()
     try:
-        uvloop.run(run(arguments.seconds, arguments.trials))
+        uvloop.run(run(arguments.rounds, arguments.seconds, arguments.trials))
     except EtcdNotFound as e:
         print(e, file=sys.stderr)
         return 1

@@ -87,6 +87,14 @@ class EtcdCluster:
             await asyncio.sleep(0.02)
         raise TimeoutError("etcd has no leader")
 
+    async def pids(self) -> dict[str, int]:
+        """The servers' processes: the leader first, then its followers."""
+        leader = await self.leader()
+        order = [leader, *(index for index in range(3) if index != leader)]
+        names = ("leader", "follower 1", "follower 2")
+        found = {name: self._processes[index] for name, index in zip(names, order, strict=True)}
+        return {name: process.pid for name, process in found.items() if process is not None}
+
     async def put_call(self) -> Call:
         """One put of 200 bytes, to the leader; 10,000 keys in turn."""
         stub = self._puts[await self.leader()]

@@ -2,43 +2,26 @@
 
     python -m benchmarks.wire_cost [--seconds 3]
 
-Beside the writes of `make bench` the table has an empty call (DescribeQuorum, without a turn): the cost of gRPC itself. CPU time
-is the kernel's count of nanoseconds on a core (schedstat), for all threads. A switch is a thread that gave up its core to wait.
-On a busy machine these figures stay nearly the same, but the rate does not.
+Beside the writes of `make bench` the table has an empty call (DescribeQuorum, without a turn): the cost of gRPC itself. A
+switch is a thread that gave up its core to wait. On a busy machine these figures stay nearly the same, but the rate does not.
 """
 
 import argparse
 import os
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 import uvloop
 from quorum_rpc.v1 import admin_pb2
 
+from benchmarks.cpu import spent_by_name
 from benchmarks.load import Call, closed_loop
 from benchmarks.ours import OurCluster
 
 
-class _Spent(NamedTuple):
-    """One process's CPU time and switches so far."""
-
-    cpu_ns: int
-    switches: int
-
-
-def _spent(pid: int) -> _Spent:
-    cpu_ns = switches = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        cpu_ns += int((task / "schedstat").read_text().split()[0])
-        lines = (task / "status").read_text().splitlines()
-        switches += sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt"))
-    return _Spent(cpu_ns, switches)
-
-
 async def _measured(what: str, cluster: OurCluster, call: Call, callers: int, seconds: float) -> None:
     pids = {**await cluster.pids(), "client": os.getpid()}
-    before = {name: _spent(pid) for name, pid in pids.items()}
+    before = spent_by_name(pids)
     made = 0
 
     async def counted(n: int) -> object:
@@ -47,7 +30,7 @@ async def _measured(what: str, cluster: OurCluster, call: Call, callers: int, se
         return await call(n)
 
     figures = await closed_loop(counted, callers=callers, seconds=seconds)
-    after = {name: _spent(pid) for name, pid in pids.items()}
+    after = spent_by_name(pids)
     costs = ", ".join(
         f"{name} {(after[name].cpu_ns - before[name].cpu_ns) / made / 1_000:.0f} us "
         f"{(after[name].switches - before[name].switches) / made:.1f} sw"
