@@ -6,7 +6,7 @@ from broker_agent.agent import Agent
 from service_kit.process.metrics import Kind, Metric, Metrics
 from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.daemon_metrics import DAEMON_ROWS
-from service_kit.security.certificate_expiry import CertificateExpiry
+from service_kit.security.served_certificate import ServedCertificate
 
 
 class BrokerReading(NamedTuple):
@@ -14,10 +14,10 @@ class BrokerReading(NamedTuple):
 
     agent: Agent
     calls: CallTallies
-    certificate: CertificateExpiry
+    certificate: ServedCertificate | None
 
 
-def add_metrics(metrics: Metrics, agent: Agent, calls: CallTallies, certificate: CertificateExpiry) -> None:
+def add_metrics(metrics: Metrics, agent: Agent, calls: CallTallies, certificate: ServedCertificate | None) -> None:
     """Shows the broker's table on the page of `metrics`."""
     metrics.add_table(BROKER_METRICS, lambda: BrokerReading(agent, calls, certificate))
 

@@ -40,8 +40,8 @@ from service_kit.rpc.dial import Dialer, Reach
 from service_kit.rpc.doors import doors_of
 from service_kit.rpc.health import ADMIN, QUORUM, Health, serving_http
 from service_kit.rpc.server import serving
-from service_kit.security.certificate_expiry import CertificateExpiry
 from service_kit.security.node_identity import BROKER, Node
+from service_kit.security.served_certificate import ServedCertificate
 
 FEATURES = (FeatureRange("metadata.version", 1, 1), FeatureRange(STATE_REASONS, 0, 1))
 """The features of this release."""
@@ -112,14 +112,19 @@ async def run_broker(
         dialer = await stack.enter_async_context(Dialer(config.tls_files))
         reach = ControllerChannels(dialer, doors.names, config.tls_files)
         agent = make_agent(config, directory, identity, reach, now_ms, log)
+        certificate = None
+        if config.tls_files is not None:
+            certificate = ServedCertificate(config.tls_files, doors.names, node)
+            keeping = certificate.keep(
+                tell=lambda problem: log.warning("certificate", reason=problem or "it is valid again")
+            )
+            stack.enter_context(in_background("certificate", keeping))
         if config.metrics_listener is not None:
-            certificate = CertificateExpiry(config.tls_files)
-            stack.enter_context(in_background("certificate expiry", certificate.keep()))
             add_metrics(metrics, agent, calls, certificate)
             port = await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics))
             log.info("metrics", port=port)
         controllers = AdminForwarding(partial(controllers_of, agent, config), reach, doors)
-        bound = await stack.enter_async_context(serving_clients(agent, config, health, controllers, calls))
+        bound = await stack.enter_async_context(serving_clients(agent, config, health, controllers, calls, certificate))
         for each in bound:
             log.info("listening", listener=each.listener, host=each.host, port=each.port)
         agent.advertise(advertised(config, bound))
@@ -196,6 +201,7 @@ async def serving_clients(
     health: Health,
     controllers: AdminForwarding,
     calls: CallTallies | None = None,
+    certificate: ServedCertificate | None = None,
 ) -> AsyncIterator[tuple[Endpoint, ...]]:
     """Serves every listener inside of the block; yields the bound endpoints. The first listener also answers health checks."""
     async with AsyncExitStack() as stack:
@@ -212,6 +218,7 @@ async def serving_clients(
                 each.address,
                 add,
                 tls=config.tls_files,
+                certificate=certificate,
                 servers=len(config.listeners),
                 health=None if bound else health,
                 reflect=(_SERVICE, SERVICE.full_name),

@@ -23,6 +23,7 @@ from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import NodeId, uuid_text
 from metadata_log.format.records import Endpoint
 from quorum.config import QuorumConfig
+from quorum.core.protocol.problem import ProblemCode
 from quorum.runtime.disk.open_directory import Opened, open_directory
 from quorum.runtime.loop import NodeLoop
 from quorum.runtime.protocol.node_config import NodeConfig
@@ -46,8 +47,8 @@ from service_kit.rpc.dial import Dialer, open_channel
 from service_kit.rpc.doors import doors_of
 from service_kit.rpc.grpc_options import RECONNECT_BACKOFF_MAX_MS, channel_options
 from service_kit.rpc.health import Health, serving_http
-from service_kit.security.certificate_expiry import CertificateExpiry
 from service_kit.security.node_identity import CONTROLLER, Node, NodeNames
+from service_kit.security.served_certificate import ServedCertificate
 from service_kit.security.tls import InsecureListener, TlsUnusable, channel_credentials, check_listener
 
 log = get_logger("quorumd")
@@ -93,10 +94,12 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
     opened = open_locked(config, node_config)
     identity, node = opened.identity, Node(CONTROLLER, config.node_id)
     names = doors_of(node, identity.cluster_id, config.tls_files, config.access, log.warning).names
+    certificate = None if config.tls_files is None else ServedCertificate(config.tls_files, names, node)
     peers = _peers(config, opened, names)
     loop = NodeLoop(opened, node_config, peers, RealClock(), random.Random(secrets.randbits(64)))
+    loop.add_problem(ProblemCode.CERTIFICATE_UNUSABLE, lambda: "" if certificate is None else certificate.problem)
     health, metrics = Health(), Metrics(process=True)
-    calls, figures, certificate = CallTallies(), ClusterFigures(), CertificateExpiry(config.tls_files)
+    calls, figures = CallTallies(), ClusterFigures()
     add_metrics(metrics, loop, calls, figures, certificate)
     asked_to_stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = serve(
@@ -109,15 +112,17 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
         dial=(dialer := Dialer(config.tls_files)),
         access=config.access,
         calls=calls,
+        certificate=certificate,
     )
     # The dialer closes last: until the server has stopped, forwarded calls may use its channels.
     async with dialer, AsyncExitStack() as stack:
         stack.enter_context(handling_signals(lambda number: asked_to_stop.set_result(number.name)))
         port = await stack.enter_async_context(_running(loop, serving))
         log.info("listening", host=config.listener.address.host, port=port, cluster_id=identity.cluster_id)
+        if certificate is not None:
+            stack.enter_context(in_background("certificate", certificate.keep()))
         if config.metrics_listener is not None:
             stack.enter_context(in_background("cluster figures", figures.keep(loop)))
-            stack.enter_context(in_background("certificate expiry", certificate.keep()))
             log.info(
                 "metrics",
                 port=await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics)),

@@ -25,6 +25,7 @@ from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.inputs import PeerRefused, ShutDown
 from quorum.core.protocol.messages import EndQuorumEpochRequest, FetchRequest, PeerRequest, PeerResponse
+from quorum.core.protocol.problem import ProblemCode, found
 from quorum.core.quorum_state import TRANSITIONS_KEPT
 from quorum.core.roles import Transition
 from quorum.runtime.active.story import Told
@@ -91,6 +92,7 @@ class NodeLoop:
         self._left = False
         self._tell_transition: Callable[[Transition], None] | None = None
         self._tell_happening: Callable[[Told], None] | None = None
+        self._outside: list[tuple[ProblemCode, Callable[[], str]]] = []
         self._farewells: set[asyncio.Future[None]] = set()
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
@@ -196,7 +198,11 @@ class NodeLoop:
         return answer.offset
 
     def status(self) -> NodeStatus:
-        return node_status(self.node, self._clock.now_ms())
+        return node_status(self.node, self._clock.now_ms(), found(*((code, text()) for code, text in self._outside)))
+
+    def add_problem(self, code: ProblemCode, text: Callable[[], str]) -> None:
+        """Adds a problem outside of the node, such as a certificate's. `text` returns an empty text while all is well."""
+        self._outside.append((code, text))
 
     def restart_advice(self, node_id: NodeId) -> RestartAdvice:
         keeps = self.node.core.keeps_majority_without({node_id})

@@ -11,8 +11,8 @@ from quorum.runtime.node import Node
 from quorum.runtime.protocol.requests import NodeStatus, ReplicaView
 
 
-def node_status(node: Node, now_ms: int) -> NodeStatus:
-    """The status of `node`, and the status of the other replicas if `node` leads.
+def node_status(node: Node, now_ms: int, outside: tuple[Problem, ...] = ()) -> NodeStatus:
+    """The status of `node`, and the status of the other replicas if `node` leads. `outside`: problems outside of the node.
 
     Ages are in milliseconds. A value is None if the node does not know the value.
     """
@@ -39,7 +39,7 @@ def node_status(node: Node, now_ms: int) -> NodeStatus:
         disk=node.disk.status(),
         generation=node.identity.generation,
         bootstrap=node.bootstrap,
-        problems=problems_of(node, now_ms),
+        problems=(*problems_of(node, now_ms), *outside),
         no_leader_reason=followed.reason,
         no_leader_for_ms=None if followed.leader_id is not None else max(0, now_ms - followed.since_ms),
         failed_decisions=node.active.accidents.count,

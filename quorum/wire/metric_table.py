@@ -26,7 +26,7 @@ from service_kit.process.metrics import Kind, Metric, Metrics
 from service_kit.process.tallies import Labels
 from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.daemon_metrics import DAEMON_ROWS
-from service_kit.security.certificate_expiry import CertificateExpiry
+from service_kit.security.served_certificate import ServedCertificate
 from snapshots.store import SnapshotInfo
 
 
@@ -36,7 +36,7 @@ class ControllerReading(NamedTuple):
     status: NodeStatus
     tallies: Tallies
     calls: CallTallies
-    certificate: CertificateExpiry
+    certificate: ServedCertificate | None
     figures: Figures | None
     """None on a node that is not the active controller, and before the first count."""
     snapshots: tuple[SnapshotInfo, ...]
@@ -56,7 +56,7 @@ def add_metrics(
     node: ControllerNode,
     calls: CallTallies,
     figures: ClusterFigures,
-    certificate: CertificateExpiry,
+    certificate: ServedCertificate | None,
 ) -> None:
     """Adds the controller's table to the page of `metrics`."""
 

@@ -19,6 +19,7 @@ from service_kit.rpc.doors import Doors
 from service_kit.rpc.forwarding import Forwarder
 from service_kit.rpc.health import Health
 from service_kit.rpc.server import serving
+from service_kit.security.served_certificate import ServedCertificate
 from service_kit.security.tls import TlsFiles
 from service_kit.security.tls_config import NOTHING_LISTED, Access
 
@@ -44,6 +45,7 @@ async def serve(
     dial: Dial | None = None,
     access: Access = NOTHING_LISTED,
     calls: CallTallies | None = None,
+    certificate: ServedCertificate | None = None,
 ) -> AsyncIterator[int]:
     """Serves `node` on a port during the block: `async with serve(...) as port`.
 
@@ -73,6 +75,7 @@ async def serve(
         address,
         add_services,
         tls=tls,
+        certificate=certificate,
         health=health or Health(),
         reflect=SERVICES,
         grace_s=grace_s,

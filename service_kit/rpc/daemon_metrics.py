@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from service_kit.process.metrics import Kind, Metric
 from service_kit.process.release import release
 from service_kit.rpc.call_tallies import CallTallies
-from service_kit.security.certificate_expiry import CertificateExpiry
+from service_kit.security.served_certificate import ServedCertificate
 
 
 class DaemonReading(Protocol):
@@ -18,8 +18,8 @@ class DaemonReading(Protocol):
         ...
 
     @property
-    def certificate(self) -> CertificateExpiry:
-        """When the daemon's certificate expires."""
+    def certificate(self) -> ServedCertificate | None:
+        """The certificate that the daemon's servers show; None without TLS."""
         ...
 
 
@@ -37,7 +37,13 @@ DAEMON_ROWS: Final = (
         "certificate_expiry_timestamp_seconds",
         Kind.GAUGE,
         "Time at which this node's certificate expires, in seconds since 1970 UTC; NaN without TLS.",
-        lambda of: of.certificate.at_s,
+        lambda of: None if of.certificate is None else of.certificate.expires_s,
+    ),
+    _Row(
+        "certificate_unusable",
+        Kind.GAUGE,
+        "1 while other nodes refuse this node's certificate files as they are on disk, else 0. The log has the reason.",
+        lambda of: of.certificate is not None and bool(of.certificate.problem),
     ),
     _Row(
         "requests_total",

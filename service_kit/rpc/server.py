@@ -29,7 +29,8 @@ from service_kit.rpc.grpc_options import CONCURRENT_RPCS_MAX, Options, server_op
 from service_kit.rpc.health import Health
 from service_kit.rpc.malformed_messages import Guard
 from service_kit.rpc.reflection import add_reflection
-from service_kit.security.tls import TlsFiles, server_credentials
+from service_kit.security.served_certificate import ServedCertificate, server_credentials
+from service_kit.security.tls import TlsFiles
 
 STOP_GRACE_S = 1.0
 QUIET_S = 0.05
@@ -42,6 +43,7 @@ async def serving(
     add_services: Callable[[grpc.aio.Server], None],
     *,
     tls: TlsFiles | None = None,
+    certificate: ServedCertificate | None = None,
     health: Health | None = None,
     reflect: Sequence[str] = (),
     interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
@@ -54,6 +56,7 @@ async def serving(
 
     `servers`: how many servers of this process share its connections (`descriptors`).
     `tallies` count this server's calls.
+    `certificate`: the checked certificate of `tls`, if the caller reports its problems, or if several servers share it.
     `reflect`: the full service names (`quorum_rpc.v1.AdminService`) for reflection and health; reflection is off if it is empty.
 
     Raises:
@@ -61,7 +64,9 @@ async def serving(
         CannotBind: the operating system refuses the address for another reason.
         TlsUnusable: a certificate or key cannot be used.
     """
-    credentials = server_credentials(tls)
+    if certificate is None and tls is not None:
+        certificate = ServedCertificate(tls)
+    credentials = server_credentials(certificate)
     server = grpc.aio.server(
         options=server_options(connections=connections_max(servers)) if options is None else options,
         maximum_concurrent_rpcs=CONCURRENT_RPCS_MAX,

@@ -13,10 +13,16 @@ from service_kit.security.tls import TlsFiles, TlsUnusable
 _FLIGHTS_MAX: Final = 10
 _INVALID_PURPOSE: Final = 26
 """OpenSSL's X509_V_ERR_INVALID_PURPOSE: the certificate's extended key usage does not include this use."""
+_NOT_YET_VALID, _EXPIRED = 9, 10
+"""OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 
 
 class ClientsOnly(TlsUnusable):
     """The certificate is only for clients, but every node is a server too."""
+
+
+class OutOfTime(TlsUnusable):
+    """The certificate has expired, or is not valid yet by the clock of this machine."""
 
 
 def client_context(tls: TlsFiles) -> ssl.SSLContext:
@@ -48,22 +54,17 @@ def dns_names(shown: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(str(value).lower() for kind, value in shown.get("subjectAltName", ()) if kind == "DNS")
 
 
-def own_names(tls: TlsFiles) -> frozenset[str]:
-    """Returns the DNS names in this node's own certificate. Raises what `own_certificate` raises."""
-    return dns_names(own_certificate(tls))
-
-
-def expiry_s(tls: TlsFiles) -> float:
-    """Returns when this node's own certificate expires, in seconds since 1970 UTC. Raises what `own_certificate` raises."""
-    return float(ssl.cert_time_to_seconds(str(own_certificate(tls)["notAfter"])))
+def expiry_s(shown: Mapping[str, Any]) -> float:
+    """When the certificate in the result of `SSLObject.getpeercert` expires, in seconds since 1970 UTC."""
+    return float(ssl.cert_time_to_seconds(str(shown["notAfter"])))
 
 
 def own_certificate(tls: TlsFiles) -> Mapping[str, Any]:
     """Returns this node's own certificate as `SSLObject.getpeercert` shows it to a peer.
 
     Raises:
-        TlsUnusable: the files cannot be used, or a peer with this authority would refuse the certificate: it has expired, or
-            another authority has signed it.
+        TlsUnusable: the files cannot be used, or a peer with this authority would refuse the certificate: it has expired
+            (OutOfTime), or another authority has signed it.
     """
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context(tls).wrap_bio(to_client, to_server)
@@ -82,28 +83,39 @@ def own_certificate(tls: TlsFiles) -> Mapping[str, Any]:
                         f"{tls.certificate_chain} is a client's certificate, but every node is a server too"
                     ) from e
                 why = getattr(e, "verify_message", "") or e.reason or str(e)
-                raise TlsUnusable(f"{tls.certificate_chain} by {tls.certificate_authority}: {why}") from e
+                text = f"{tls.certificate_chain}, verified with {tls.certificate_authority}: {why}"
+                is_time = getattr(e, "verify_code", 0) in (_NOT_YET_VALID, _EXPIRED)
+                if is_time:
+                    raise OutOfTime(text) from e
+                raise TlsUnusable(
+                    f"{text}; nodes that trust this authority refuse it. Give both files of one authority"
+                ) from e
         if not waiting:
             return client.getpeercert() or {}
     raise AssertionError(f"a handshake of more than {_FLIGHTS_MAX} flights")
 
 
 def check_own_name(tls: TlsFiles, names: NodeNames, node: Node) -> str | None:
-    """Checks this node's own certificate. Returns a warning if other nodes will not accept it; None if all is well.
+    """Checks this node's own certificate. Returns a warning if other nodes will not accept it now; None if all is well.
 
-    A warning does not keep the node from starting: the certificate may have expired, or lack the name that other nodes demand,
-    and the node works once an operator replaces the files.
+    A warning does not keep the node from starting. The certificate may have expired, or may not be valid yet because the clock of
+    the machine is not set yet. Or it may lack the name that other nodes demand.
 
     Raises:
-        TlsUnusable: the certificate is not `node`'s, so every other node would refuse it; or a file cannot be used.
+        TlsUnusable: the certificate is not `node`'s, or not of the authority that the node itself trusts, so every other node
+            would refuse it; or a file cannot be used.
     """
-    tls.read_checked()
     try:
-        own = own_names(tls)
+        own = own_certificate(tls)
+    except OutOfTime as e:
+        return f"other nodes will not accept this node's certificate: {e}"
     except ClientsOnly as e:
         raise ClientsOnly(f"{e}. Give this node the certificate of {node.role} {node.node_id}") from e
-    except TlsUnusable as e:
-        return f"other nodes will not accept this node's certificate: {e}"
+    return check_names(dns_names(own), tls, names, node)
+
+
+def check_names(own: frozenset[str], tls: TlsFiles, names: NodeNames, node: Node) -> str | None:
+    """Checks the DNS names `own` of the certificate in `tls`. Returns and raises as `check_own_name`."""
     if node in names.nodes_of(own):
         first = names.demanded(node)
         text = f"other nodes demand {first}, which is not in this node's certificate: they accept its requests, but send it none"

@@ -1,7 +1,7 @@
 """Mutual TLS from three files; without TLS a node listens on loopback only, unless the configuration allows more.
 
-A server reads its certificate when it starts, and again for a new connection once the files have changed. A channel reads its
-certificate only when it is made, because gRPC has no hook for a change:
+A server reads its certificate when it starts, and again for a new connection once the files have changed
+(`served_certificate`). A channel reads its certificate only when it is made, because gRPC has no hook for a change:
 
     1. An operator replaces the files of controller 1. Its server shows the new certificate on new connections.
     2. Its channels to controllers 2 and 3 still show the old certificate.
@@ -82,37 +82,6 @@ class TlsFiles:
                 f"{both} cannot be used: {e.reason or e}; they must be PEM, the key without a password"
             ) from e
         return found
-
-
-def server_credentials(tls: TlsFiles | None) -> grpc.ServerCredentials | None:
-    """Credentials of a server that demands a certificate from every client; None without TLS.
-
-    Raises:
-        TlsUnusable: a file cannot be used; the text names it.
-    """
-    if tls is None:
-        return None
-    shown = tls.read_checked()
-
-    def changed() -> grpc.ServerCertificateConfiguration | None:
-        """Returns the new certificate, or None to keep the old one. gRPC calls this on its own thread before each handshake."""
-        nonlocal shown
-        try:
-            now = tls.read()
-        except TlsUnusable:
-            return None  # half-replaced files: the old certificate still works, and the next handshake reads the files again
-        if now == shown:
-            return None
-        shown = now
-        return _server_configuration(now)
-
-    return grpc.dynamic_ssl_server_credentials(
-        _server_configuration(shown), changed, require_client_authentication=True
-    )
-
-
-def _server_configuration(pem: PemTexts) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration([(pem.key, pem.chain)], pem.authority)
 
 
 def channel_credentials(tls: TlsFiles | None) -> grpc.ChannelCredentials | None:

@@ -8,7 +8,6 @@ from broker_agent.metric_table import BROKER_METRICS, add_metrics
 from broker_agent.session.lifecycle import BrokerState
 from service_kit.process.metrics import Metrics
 from service_kit.rpc.call_tallies import CallTallies
-from service_kit.security.certificate_expiry import CertificateExpiry
 from tests.service_kit.prometheus_rules import complaints, promtool
 
 
@@ -28,7 +27,7 @@ def agent() -> Any:
 
 def page() -> bytes:
     metrics = Metrics()
-    add_metrics(metrics, agent(), CallTallies(), CertificateExpiry(None))
+    add_metrics(metrics, agent(), CallTallies(), None)
     return metrics.page()
 
 

@@ -21,19 +21,19 @@ class Authority:
             "req", "-x509", *_KEY, "-keyout", "ca.key", "-out", "ca.crt", "-days", "1", "-subj", "/CN=authority"
         )
 
-    def sign(self, name: str, host: str = "127.0.0.1", *more: str) -> TlsFiles:
+    def sign(self, name: str, host: str = "127.0.0.1", *more: str, days: int = 1) -> TlsFiles:
         """The three files of whoever is at `host`; `more` are further alternative names, as openssl writes them (`DNS:c2`)."""
         (self._directory / f"{name}.ext").write_text(f"subjectAltName={','.join((f'IP:{host}', *more))}\n")
         self._openssl("req", "-new", *_KEY, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         by = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial")
         extensions = ("-extfile", f"{name}.ext")
-        self._openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.crt", *by, "-days", "1", *extensions)
+        self._openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.crt", *by, "-days", str(days), *extensions)
         return TlsFiles(self._directory / f"{name}.crt", self._directory / f"{name}.key", self.certificate)
 
-    def sign_node(self, role: str, node_id: int, cluster_id: str, host: str = "127.0.0.1") -> TlsFiles:
+    def sign_node(self, role: str, node_id: int, cluster_id: str, host: str = "127.0.0.1", days: int = 1) -> TlsFiles:
         """The three files of a node of that cluster: its host is not its identity, the name beside it is."""
         node = Node(role, node_id)
-        return self.sign(str(node), host, f"DNS:{NodeNames(cluster_id).demanded(node)}")
+        return self.sign(str(node), host, f"DNS:{NodeNames(cluster_id).demanded(node)}", days=days)
 
     def _openssl(self, *words: str) -> None:
         subprocess.run(["openssl", *words], cwd=self._directory, check=True, capture_output=True, timeout=60)

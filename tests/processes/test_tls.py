@@ -114,7 +114,8 @@ def client_of(secured: Secured, tls: TlsFiles | None) -> AdminClient:
 
 async def test_tls_from_end_to_end(secured: Secured) -> None:
     """Controllers elect and replicate, a broker has its session, an operator works through any of them; a stranger, and who
-    has no certificate at all, get nothing and are told what may be wrong."""
+    has no certificate at all, get nothing and are told what may be wrong. At last controller 3 gets the files of controller 2: it
+    goes on with its own certificate, and says what is wrong with the files."""
     ours = flags(secured.operator)
     for asked in (("-C", secured.controllers), ("-b", secured.broker)):
         name = f"by{asked[0]}"
@@ -132,6 +133,19 @@ async def test_tls_from_end_to_end(secured: Secured) -> None:
             refused = quorumctl(*asked, "--timeout", "2", *words, "topics", "list")
             assert (refused.returncode, refused.stdout) == (5, ""), refused
             assert why in refused.stderr
+
+    third = secured.dev.layout.controllers[2]
+    files = [
+        secured.authority.certificate.with_name(f"controller-{node}.{kind}")
+        for node in (2, 3)
+        for kind in ("crt", "key")
+    ]
+    for wrong, replaced in zip(files[:2], files[2:], strict=True):
+        shutil.copyfile(wrong, replaced)
+    told = quorumctl("-C", third.endpoint, *ours, "quorum", "status")
+    assert told.returncode == 0, told
+    assert "certificate_unusable: the new certificate files cannot be used" in told.stdout, told
+    assert "controller-3.crt is not the certificate of controller 3" in told.stdout, told
 
 
 async def test_a_clients_certificate_makes_nobody_a_node(secured: Secured) -> None:

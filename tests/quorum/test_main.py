@@ -166,6 +166,18 @@ async def test_swapped_key_and_certificate_keep_it_from_starting(config: Path, t
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed: no certificates can be made")
+async def test_a_certificate_of_another_authority_keeps_it_from_starting(config: Path, tmp_path: Path) -> None:
+    """1. An operator makes the authority anew by mistake, signs a certificate with it, and leaves the old ca.crt at the node.
+    2. The other nodes would refuse the node. So it ends with 78, and names both files."""
+    files = Authority(tmp_path / "new").sign_node("controller", 1, "test-cluster")
+    given = {"certificate.chain": files.certificate_chain, "private.key": files.private_key}
+    given["certificate.authority"] = Authority(tmp_path / "old").certificate
+    code, said = await (await quorumd(config, *(f"--set=tls.{key}={path}" for key, path in given.items()))).end()
+    assert code == 78, said
+    assert "new/controller-1.crt, verified with" in said and "Give both files of one authority" in said
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed: no certificates can be made")
 @pytest.mark.parametrize("listed", [False, True])
 async def test_it_says_at_the_start_whether_every_certificate_operates_it(
     config: Path, tmp_path: Path, listed: bool

@@ -1,25 +1,26 @@
 """What may be open to others, and certificates that cannot be read."""
 
 import asyncio
+import re
 import shutil
-import ssl
 import subprocess
 import time
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
 
 from service_kit.process.endpoints import HostPort
-from service_kit.security import certificate_expiry
-from service_kit.security.certificate_names import check_own_name, expiry_s
+from service_kit.security.certificate_names import check_own_name
 from service_kit.security.node_identity import BROKER, CONTROLLER, Node, NodeNames, parse_named_node
+from service_kit.security.served_certificate import KEPT, REFUSED, REPLACE, ServedCertificate, server_credentials
 from service_kit.security.tls import (
     InsecureListener,
+    PemTexts,
     TlsFiles,
     TlsUnusable,
     channel_credentials,
     check_listener,
-    server_credentials,
 )
 from tests.processes.certificates import Authority
 
@@ -49,28 +50,9 @@ def test_unreadable_certificates_are_named(tmp_path: Path) -> None:
     assert server_credentials(None) is None
     assert channel_credentials(None) is None
     with pytest.raises(TlsUnusable, match=r"gone\.pem: No such file"):
-        server_credentials(TlsFiles(good, tmp_path / "gone.pem", good))
+        ServedCertificate(TlsFiles(good, tmp_path / "gone.pem", good))
     with pytest.raises(TlsUnusable, match=r"bad\.pem: not a PEM file"):
         channel_credentials(TlsFiles(good, key, bad))
-
-
-async def test_the_expiry_is_read_again_although_a_file_was_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are replaced one by one. A file that is gone between two looks at it must not freeze the metric for ever."""
-    failures: list[Exception] = [TlsUnusable("expired"), FileNotFoundError("gone"), ssl.SSLError("half")]
-
-    def read(_: TlsFiles) -> float:
-        if failures:
-            raise failures.pop()
-        return 2_000.0
-
-    monkeypatch.setattr(certificate_expiry, "expiry_s", read)
-    expiry = certificate_expiry.CertificateExpiry(TlsFiles(Path("c"), Path("k"), Path("a")))
-    keeping = asyncio.ensure_future(expiry.keep(interval_s=0))
-    async with asyncio.timeout(5):
-        while expiry.at_s is None and not keeping.done():
-            await asyncio.sleep(0)
-    keeping.cancel()
-    assert expiry.at_s == 2_000
 
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
@@ -92,10 +74,10 @@ def test_swapped_and_foreign_files_are_named_before_anything_is_dialled(tmp_path
         (TlsFiles(chain, key, key), r"one\.key: a certificate expected, and this is a private key"),
         (TlsFiles(chain, other.private_key, ca), r"other\.key is not the key of the certificate in .*one\.crt"),
     ):
-        for use in (server_credentials, channel_credentials):
+        for use in (ServedCertificate, channel_credentials):
             with pytest.raises(TlsUnusable, match=why):
                 use(files)
-    assert server_credentials(one) is not None
+    assert server_credentials(ServedCertificate(one)) is not None
     assert channel_credentials(one) is not None
 
 
@@ -109,7 +91,7 @@ def test_a_node_starts_with_its_own_certificate_or_is_told_what_its_lacks(tmp_pa
     names, me = NodeNames(cluster), Node(CONTROLLER, 1)
     right = ours.sign_node(CONTROLLER, 1, cluster)
     assert check_own_name(right, names, me) is None
-    assert 0 < expiry_s(right) - time.time() < 2 * 86_400, "good for a day"
+    assert 0 < (ServedCertificate(right).expires_s or 0) - time.time() < 2 * 86_400, "good for a day"
     with pytest.raises(
         TlsUnusable,
         match=r"is not the certificate of controller 2: it has controller-1\.e0be.*but not controller-2\.e0be",
@@ -127,17 +109,77 @@ def test_a_node_starts_with_its_own_certificate_or_is_told_what_its_lacks(tmp_pa
     renamed = [parse_named_node(f"controller-1@{name}") for name in ("new.example.org", "c1.example.org")]
     assert "other nodes demand new.example.org" in (check_own_name(by_host, NodeNames(cluster, renamed), me) or "")
     mixed = TlsFiles(right.certificate_chain, right.private_key, foreign.certificate)
-    assert "other nodes will not accept this node's certificate" in (check_own_name(mixed, names, me) or "")
+    with pytest.raises(
+        TlsUnusable, match=r"controller-1\.crt, verified with .*foreign/ca\.crt: .*files of one authority"
+    ):
+        check_own_name(mixed, names, me)
+    expired = ours.sign_node(CONTROLLER, 3, cluster, days=-1)
+    assert "certificate has expired" in (check_own_name(expired, names, Node(CONTROLLER, 3)) or "")
+    assert ServedCertificate(expired, names, Node(CONTROLLER, 3)).problem.startswith(REFUSED)
+
+
+@needs_openssl
+@pytest.mark.slow
+async def test_a_running_node_never_shows_a_certificate_that_other_nodes_refuse(tmp_path: Path) -> None:
+    """1. Over the files of the running controller 3 an operator copies those of controller 2, then those of another authority,
+    then another key.  2. The node goes on to show its old certificate, and reports the file and the fault.  3. The operator
+    copies new files of controller 3: the node shows them without a restart, and the problem ends."""
+    cluster = "4L6g3nShT-eMCtK--X86sw"
+    ours, foreign = Authority(tmp_path / "ours"), Authority(tmp_path / "foreign")
+    shown = TlsFiles(*(tmp_path / name for name in ("node.crt", "node.key", "ca.crt")))
+
+    def copy(tls: TlsFiles) -> PemTexts:
+        for source, target in zip(astuple(tls), astuple(shown), strict=True):
+            shutil.copyfile(source, target)
+        return shown.read()
+
+    own = ours.sign_node(CONTROLLER, 3, cluster)
+    first = copy(own)
+    certificate = ServedCertificate(shown, NodeNames(cluster), Node(CONTROLLER, 3))
+    assert (certificate.newest(), certificate.problem) == (first, "")
+
+    wrong = ours.sign_node(CONTROLLER, 2, cluster), foreign.sign_node(CONTROLLER, 3, cluster)
+    half = replace(own, private_key=wrong[0].private_key)
+    for files, why in (
+        (wrong[0], r"node\.crt is not the certificate of controller 3: it has controller-2\."),
+        (
+            replace(wrong[1], certificate_authority=ours.certificate),
+            r"node\.crt, verified with .*ca\.crt: .*one authority",
+        ),
+        (half, r"node\.key is not the key of the certificate in .*node\.crt"),
+    ):
+        copy(files)
+        assert certificate.newest() == first
+        assert re.search(why, certificate.problem) and KEPT in certificate.problem and REPLACE in certificate.problem
+        assert certificate.check() == first
+    shown.private_key.unlink()
+    assert certificate.newest() == first
+    assert "node.key: No such file" in certificate.problem
+
+    second = copy(ours.sign_node(CONTROLLER, 3, cluster))
+    told: list[str] = []
+    keeping = asyncio.ensure_future(certificate.keep(interval_s=0, tell=told.append))
+    async with asyncio.timeout(5):
+        while not told and not keeping.done():
+            await asyncio.sleep(0)
+    keeping.cancel()
+    assert (told, certificate.newest(), first != second) == ([""], second, True)
 
 
 @needs_openssl
 @pytest.mark.slow
 def test_the_runbooks_commands_make_certificates_that_nodes_start_with(tmp_path: Path) -> None:
-    """As they stand there, in bash."""
+    """As they stand there, in bash, and once more for a renewal: that must not make a new authority."""
     runbook = (Path(__file__).parents[2] / "deploy" / "runbook.md").read_text()
     section = runbook.split("## Certificates")[1].split("\n## ")[0]
-    script = section.split("```")[1]
-    subprocess.run(["bash", "-euo", "pipefail"], input=script, text=True, cwd=tmp_path, check=True, capture_output=True)
+    script = "\n".join(section.split("```")[1:4:2])
+    authorities = []
+    for _ in range(2):
+        subprocess.run(
+            ["bash", "-euo", "pipefail"], input=script, text=True, cwd=tmp_path, check=True, capture_output=True
+        )
+        authorities.append((tmp_path / "ca.crt").read_bytes())
+    assert authorities[0] == authorities[1]
     cluster = next(line.partition("=")[2] for line in script.splitlines() if line.startswith("ID="))
     for node in (Node(CONTROLLER, 1), Node(CONTROLLER, 2), Node(BROKER, 101)):
         files = TlsFiles(*(tmp_path / name for name in (f"{node}.crt", f"{node}.key", "ca.crt")))

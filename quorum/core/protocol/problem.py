@@ -46,6 +46,8 @@ class ProblemCode(Enum):
     """A voter fetches, and lacks more and more records. The leader reports this."""
     DECISION_FAILED = "decision_failed"
     """An internal error ended a decision of this controller. Shown for ten minutes."""
+    CERTIFICATE_UNUSABLE = "certificate_unusable"
+    """Other nodes refuse the certificate in this node's files. If the files are new, the node still shows the old certificate."""
 
     @property
     def blocks_ready(self) -> bool:

@@ -7,14 +7,13 @@ from quorum.wire.cluster_figures import ClusterFigures
 from quorum.wire.metric_table import add_metrics
 from service_kit.process.metrics import Metrics
 from service_kit.rpc.call_tallies import CallTallies
-from service_kit.security.certificate_expiry import CertificateExpiry
 from tests.quorum.wire.fake_node import FakeNode
 
 
 def shown(node: FakeNode, figures: ClusterFigures, name: str) -> dict[str, str]:
     """The series of one metric, by their labels."""
     metrics = Metrics()
-    add_metrics(metrics, node, CallTallies(), figures, CertificateExpiry(None))
+    add_metrics(metrics, node, CallTallies(), figures, None)
     return dict(re.findall(rf"^metaquorum_{name}(\{{\S+\}}|) (\S+)$", metrics.page().decode(), re.MULTILINE))
 
 

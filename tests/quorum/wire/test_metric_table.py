@@ -8,14 +8,13 @@ from quorum.wire.cluster_figures import ClusterFigures
 from quorum.wire.metric_table import CONTROLLER_METRICS, add_metrics
 from service_kit.process.metrics import Metrics
 from service_kit.rpc.call_tallies import CallTallies
-from service_kit.security.certificate_expiry import CertificateExpiry
 from tests.quorum.wire.fake_node import FakeNode
 from tests.service_kit.prometheus_rules import complaints, promtool
 
 
 def page() -> bytes:
     metrics = Metrics()
-    add_metrics(metrics, FakeNode(), CallTallies(), ClusterFigures(), CertificateExpiry(None))
+    add_metrics(metrics, FakeNode(), CallTallies(), ClusterFigures(), None)
     return metrics.page()
 
 
@@ -33,7 +32,7 @@ def test_each_problem_is_a_series() -> None:
     node, metrics = FakeNode(), Metrics()
     sick = replace(node.status(), problems=(Problem(ProblemCode.DISK_FULL, "the disk is full"),))
     node.status = lambda: sick  # type: ignore[method-assign]
-    add_metrics(metrics, node, CallTallies(), ClusterFigures(), CertificateExpiry(None))
+    add_metrics(metrics, node, CallTallies(), ClusterFigures(), None)
     shown = dict(re.findall(r'^metaquorum_problem\{code="(\w+)"\} (\S+)$', metrics.page().decode(), re.MULTILINE))
     assert shown == {code.value: "1.0" if code is ProblemCode.DISK_FULL else "0.0" for code in ProblemCode}
 

@@ -16,7 +16,6 @@ from service_kit.process.logs import Logs
 from service_kit.process.metrics import Metrics
 from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.health import ADMIN, LIVE, QUORUM, Health
-from service_kit.security.certificate_expiry import CertificateExpiry
 from tests.quorum.wire.fake_node import FakeNode
 
 
@@ -56,14 +55,14 @@ def test_decisions_that_failed_are_counted_on_the_metrics_page() -> None:
     """What an alert is made of: the problem goes after a while, the number stays."""
     node, metrics = FakeNode(), Metrics()
     node.status = lambda: replace(FakeNode().status(), failed_decisions=3)  # type: ignore[method-assign]
-    add_metrics(metrics, node, CallTallies(), ClusterFigures(), CertificateExpiry(None))
+    add_metrics(metrics, node, CallTallies(), ClusterFigures(), None)
     assert b"metaquorum_failed_decisions_total 3" in metrics.page()
 
 
 def test_who_follows_no_leader_shows_none_on_the_metrics_page() -> None:
     """NaN, as for all that a node does not know: an alert on the leader must not be kept quiet by one that is only remembered."""
     node, metrics = FakeNode(), Metrics()
-    add_metrics(metrics, node, CallTallies(), ClusterFigures(), CertificateExpiry(None))
+    add_metrics(metrics, node, CallTallies(), ClusterFigures(), None)
     assert b"metaquorum_current_leader 1.0\n" in metrics.page()
     node.status = lambda: replace(FakeNode().status(), leader=LeaderHint(None, 1, None))  # type: ignore[method-assign]
     assert b"metaquorum_current_leader NaN\n" in metrics.page()
