@@ -76,7 +76,8 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     RegisterControllerCommand,
 )
 """Commands that cannot leave the controller's soft state half changed, even if an exception ends the decision: they change only
-the position of the placement, and every position is valid. All other commands are about brokers' lives."""
+the position of the placement, and every position is valid, or begin a look at all partitions, which is never wrong. All other
+commands are about brokers' lives."""
 
 
 class BrokerStanding(NamedTuple):
@@ -133,7 +134,9 @@ class Controller:
             case DeleteTopics():
                 return self._topics.delete(image, command)
             case AlterConfigs():
-                return alter_configs(image, command, self.config)
+                altered = alter_configs(image, command, self.config)
+                brokers.configs_changed(image, altered.records, now_ms)
+                return altered
             case AlterPartition():
                 brokers.identified(image, command.broker_id, command.broker_epoch)
                 return alter_partitions(image, command, brokers.views.of(image), self.config)

@@ -22,6 +22,7 @@ from quorum.controller.protocol.happenings import (
     FREQUENT,
     BrokerFenced,
     Happening,
+    LeadersElected,
     LogDirectoriesLost,
     ReplicasMoved,
     StateReason,
@@ -68,6 +69,8 @@ def _is_bad(happening: Happening) -> bool:
         return happening.why in (StateReason.SESSION_ENDED, StateReason.LOG_DIRECTORIES_LOST)
     if isinstance(happening, ReplicasMoved):
         return happening.without_leader > 0 or happening.unclean > 0
+    if isinstance(happening, LeadersElected):
+        return happening.unclean > 0
     return isinstance(happening, LogDirectoriesLost)
 
 

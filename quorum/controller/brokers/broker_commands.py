@@ -12,10 +12,11 @@ partitions. Every partition is in a valid state. Controller 2 gives broker 7 a w
 """
 
 import random
+from collections.abc import Iterable
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, id_shown, uuid_text
-from metadata_log.format.records import BrokerRegistrationChange, MetadataRecord, RegisterBroker
+from metadata_log.format.records import BrokerRegistrationChange, Config, MetadataRecord, RegisterBroker
 from metadata_log.format.records import UnregisterBroker as UnregisterBrokerRecord
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.admission import check_may_be_fenced, check_may_be_unregistered
@@ -27,6 +28,7 @@ from quorum.controller.brokers.sessions import Session, Sessions
 from quorum.controller.brokers.shutdowns import Shutdowns
 from quorum.controller.brokers.state_records import StateRecords
 from quorum.controller.partitions.broker_view import BrokerViews
+from quorum.controller.partitions.partition_changes import UNCLEAN_KEY
 from quorum.controller.protocol.commands import (
     BrokerContact,
     BrokerContactReply,
@@ -78,7 +80,7 @@ class Brokers:
         self.deactivate()
         self.sessions.reset(image, now_ms)
         self._departures.begin(image)
-        self._returns.begin(image, now_ms)
+        self._returns.begin_look(image, now_ms)
 
     def deactivate(self) -> None:
         self.sessions.clear()
@@ -299,6 +301,11 @@ class Brokers:
         elected = self._returns.returned(image, broker.broker_id, now_ms)
         happenings: tuple[Happening, ...] = (online, *elected.happenings)
         return Decision((change, *elected.changes), BrokerContactReply(), elected.then, happenings)
+
+    def configs_changed(self, image: MetadataImage, records: Iterable[MetadataRecord], now_ms: int) -> None:
+        """Takes note of an alteration: partitions without a leader may have one if unclean elections are allowed now."""
+        if any(isinstance(record, Config) and record.key == UNCLEAN_KEY for record in records):
+            self._returns.begin_look(image, now_ms)
 
     def elect_leaderless(self, image: MetadataImage, command: ElectLeaderless, now_ms: int) -> Decision:
         """Decides the next slice of elections that a broker's return made possible."""

@@ -9,7 +9,8 @@ The walk is soft state. Counter-example without a look of the next controller:
     1  Broker 7 returns to 30,000 partitions. Controller 1 dies after the first of the three slices.
     2  Controller 2 becomes active. It finds broker 7 online, and does not know that broker 7 has just returned.
     3  The partitions of the other two slices have no leader, although broker 7 could lead them, until broker 7 returns once more.
-So a controller that becomes active looks through all partitions once, in slices too.
+So a controller that becomes active looks through all partitions once, in slices too. The controller looks once more when an
+operator sets `unclean.leader.election.enable`: a partition without a leader may have one then.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 from metadata_log.format.ids import NO_LEADER, NodeId
 from metadata_log.format.partition_state import LEADER
-from metadata_log.format.records import PartitionChange
+from metadata_log.format.records import RECOVERING, PartitionChange
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerViews
 from quorum.controller.partitions.walks import PartitionWalk, Visited
@@ -45,8 +46,8 @@ class Returns:
         self._look: PartitionWalk | None = None
         """The look through all partitions. None: it is done."""
 
-    def begin(self, image: MetadataImage, now_ms: int) -> None:
-        """Begins the look through all partitions, for a controller that becomes active."""
+    def begin_look(self, image: MetadataImage, now_ms: int) -> None:
+        """Begins a look through all partitions. `due` asks for its slices."""
         self._look = PartitionWalk(image, None, now_ms) if len(image.topics_by_id) else None
 
     @property
@@ -105,4 +106,5 @@ class Returns:
 def _story(image: MetadataImage, changes: Sequence[PartitionChange]) -> tuple[LeadersElected, ...]:
     names = {change.topic_id: topic.name for change in changes if (topic := image.topic_by_id(change.topic_id))}
     named = first_few(f"{names[change.topic_id]}-{change.partition}: {change.leader}" for change in changes)
-    return (LeadersElected(len(changes), named),) if changes else ()
+    unclean = sum(change.leader_recovery_state == RECOVERING for change in changes)
+    return (LeadersElected(len(changes), named, unclean),) if changes else ()

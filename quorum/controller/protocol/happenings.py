@@ -189,14 +189,17 @@ class IsrGrown:
 
 @dataclass(frozen=True, slots=True)
 class LeadersElected:
-    """Partitions have got their preferred leaders, as an operator asked, or, after a failover, a leader that had returned before.
+    """Partitions have got their preferred leaders, as an operator asked, or partitions without a leader have got one.
 
-    `first` shows some: `orders-0: 101`.
+    The second happens when a controller that becomes active, or a changed config, makes the controller look at all partitions
+    (`brokers.returns`). `first` shows some: `orders-0: 101`.
     """
 
     kind: ClassVar[str] = "leaders elected"
     partitions: int
     first: tuple[str, ...]
+    unclean: int = 0
+    """How many partitions got a leader from outside the ISR, which may lose data."""
 
 
 # --- topics and configs --------------------------------------------------------------------------------------------

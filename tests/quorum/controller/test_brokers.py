@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, Uuid
 from metadata_log.format.records import (
+    BROKER_RESOURCE,
+    RECOVERING,
+    TOPIC_RESOURCE,
     BrokerRegistrationChange,
     Endpoint,
     FeatureRange,
@@ -22,6 +25,7 @@ from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AllocateProducerIdsReply,
     AlterConfigs,
+    AlterPartition,
     BrokerContact,
     Command,
     ConfigAlteration,
@@ -31,6 +35,8 @@ from quorum.controller.protocol.commands import (
     DeleteTopics,
     FenceBroker,
     FenceExpiredBrokers,
+    IsrMember,
+    PartitionAlteration,
     RegisterBrokerCommand,
     RegisterBrokerReply,
     UnregisterBroker,
@@ -581,3 +587,29 @@ def test_a_return_that_a_failover_cut_short_is_finished_by_the_next_controller()
         told += cluster.run(due).happenings
     assert all(partition.leader == 0 for partition in cluster.partitions("t"))
     assert sum(each.partitions for each in told if isinstance(each, LeadersElected)) == leaderless
+
+
+@pytest.mark.parametrize(("resource_type", "name"), [(TOPIC_RESOURCE, "t"), (BROKER_RESOURCE, "")])
+def test_an_operator_who_allows_unclean_elections_gets_one(resource_type: int, name: str) -> None:
+    """A partition without a leader is elected one at once, and the story says that records may be lost.
+
+    1. Partition t-0 has the replicas 0 and 1. Only 0 is in the ISR when broker 0 is fenced: t-0 has no leader.
+    2. An operator sets unclean.leader.election.enable, for the topic or for all.
+    3. Broker 1 leads t-0, alone in the ISR.
+    """
+    cluster = Cluster(2)
+    cluster.assign("t", (0, 1))
+    (partition,) = cluster.partitions("t")
+    alteration = PartitionAlteration(partition.topic_id, 0, 0, 0, (IsrMember(0),))
+    cluster.run(AlterPartition(0, cluster.image.brokers[0].broker_epoch, (alteration,)))
+    cluster.contact(0, wants_fence=True)
+    assert cluster.partitions("t")[0].leader == NO_LEADER
+    operation = ConfigOperation(ConfigOperationKind.SET, "unclean.leader.election.enable", "true")
+    cluster.run(AlterConfigs((ConfigAlteration(resource_type, name, (operation,)),)))
+
+    told: list[Happening] = []
+    while (due := cluster.controller.due(cluster.image, cluster.now_ms)) is not None:
+        told += cluster.run(due).happenings
+    (partition,) = cluster.partitions("t")
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), RECOVERING)
+    assert told == [LeadersElected(1, ("t-0: 1",), unclean=1)]

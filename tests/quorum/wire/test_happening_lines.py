@@ -10,6 +10,7 @@ from quorum.controller.protocol.happenings import (
     BrokerRegistered,
     FeatureFinalized,
     Happening,
+    LeadersElected,
     LogDirectoriesLost,
     Registration,
     ReplicasMoved,
@@ -81,6 +82,8 @@ def test_what_an_operator_should_look_at_is_a_warning() -> None:
 
     lines = lines_of(moved(0, 0), moved(1, 0), moved(0, 1), at(2, LogDirectoriesLost(7, 42, 1, 1)))
     assert [line["level"] for line in lines] == ["info", "warning", "warning", "warning"]
+    lines = lines_of(at(3, LeadersElected(1, ("t-0: 1",))), at(4, LeadersElected(1, ("t-0: 1",), unclean=1)))
+    assert [line["level"] for line in lines] == ["info", "warning"]
 
 
 def test_a_thousand_topics_in_a_moment_are_a_few_lines() -> None:

@@ -75,7 +75,7 @@ def _look_for_nothing(self: Returns, image: MetadataImage, now_ms: int) -> None:
 
 @contextmanager
 def _return_to_nothing() -> Iterator[None]:
-    with patched(Returns, "returned", _elect_nothing), patched(Returns, "begin", _look_for_nothing):
+    with patched(Returns, "returned", _elect_nothing), patched(Returns, "begin_look", _look_for_nothing):
         yield
 
 
