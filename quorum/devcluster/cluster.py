@@ -79,13 +79,14 @@ class DevCluster:
             raise Conflict(f"{directory} holds a cluster already")
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise Conflict(f"{directory} is not empty, and what is in it is no cluster of ours: give another --dir")
-        layout = layouts.plan(directory, controllers, brokers, racks, base_port)
+        settings = {"controller": dict(controller_settings or {}), "broker": dict(broker_settings or {})}
+        layout = layouts.plan(directory, controllers, brokers, racks, base_port)._replace(settings=settings)
         was_there = directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
         cluster = cls(layout, progress)
         cluster._is_new = True
         try:
-            layouts.write(layout, controller_settings or {}, broker_settings or {})
+            layouts.write(layout)
         except BaseException:
             cluster._remove(keep_directory=was_there)
             raise
@@ -137,7 +138,8 @@ class DevCluster:
     async def up(self, timeout_s: float = UP_TIMEOUT_S) -> dict[str, str]:
         """Starts every stopped node, and waits until the controllers follow a leader and every broker is online.
 
-        A node whose data directory was wiped, or belongs to another node, is left out if the other controllers are a majority.
+        A node whose data directory was wiped, or belongs to another node, is left out if the other controllers are a majority. A
+        config file that is missing is written anew.
 
         Returns the nodes that were left out: by name, the reason and the way back. An empty result means that all nodes are well.
 
@@ -156,6 +158,8 @@ class DevCluster:
         left_out = {
             node.name: f"{why}. {layouts.way_back(self.layout, node, sound[0])}" for node, why in strays.items()
         }
+        for node in (*waiting, *strays):
+            layouts.write_config(self.layout, node)
         if not waiting:
             raise Conflict(_nothing_to_start(self.layout, left_out))
         started: list[DevNode] = []

@@ -1,6 +1,6 @@
 """Lays out a cluster on this machine: its nodes, their ports and their files. One directory holds the whole cluster:
 
-    cluster.json                     the nodes and their ports; written once
+    cluster.json                     the nodes, their ports and their settings; written once
     controller-1/ config.yaml        the configuration of `quorumd`
                   data/              the data directory
                   log                the daemon's output
@@ -91,6 +91,8 @@ class Layout(NamedTuple):
     directory: Path
     cluster_id: str
     nodes: tuple[DevNode, ...]
+    settings: Mapping[str, Mapping[str, str]] = {}
+    """By role, the keys that `dev up --set` gave to the configuration of each node."""
 
     @property
     def controllers(self) -> tuple[DevNode, ...]:
@@ -131,7 +133,7 @@ def plan(directory: Path, controllers: int, brokers: int, racks: int = 0, base_p
     return Layout(directory, uuid_text(random_uuid()), tuple(nodes))
 
 
-def write(layout: Layout, controller_settings: Mapping[str, str], broker_settings: Mapping[str, str]) -> None:
+def write(layout: Layout) -> None:
     """Formats every data directory and writes every config file; writes `cluster.json` last, which makes the cluster complete."""
     controllers = tuple(
         InitialController(node.node_id, HOST, node.port, parse_uuid(node.directory_id)) for node in layout.controllers
@@ -146,12 +148,11 @@ def write(layout: Layout, controller_settings: Mapping[str, str], broker_setting
             controllers=controllers,
             directory_id=parse_uuid(node.directory_id),
         )
-        settings = controller_settings if node.role == "controller" else broker_settings
-        values = {**_config(layout, node), **settings}
-        node.config_path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items()))
+        write_config(layout, node)
     document = {
         "schema_version": SCHEMA_VERSION,
         "cluster_id": layout.cluster_id,
+        "settings": layout.settings,
         "nodes": [
             {name: value for name, value in node._asdict().items() if name != "directory"} for node in layout.nodes
         ],
@@ -159,6 +160,15 @@ def write(layout: Layout, controller_settings: Mapping[str, str], broker_setting
     temporary = layout.directory / f"{CLUSTER_FILE}.tmp"
     temporary.write_text(json.dumps(document, indent=2) + "\n")
     temporary.rename(layout.directory / CLUSTER_FILE)
+
+
+def write_config(layout: Layout, node: DevNode) -> None:
+    """Writes the config file of `node` if it is missing: at the beginning, and after the node's whole directory was removed."""
+    if node.config_path.exists():
+        return
+    values = {**_config(layout, node), **layout.settings.get(node.role, {})}
+    node.directory.mkdir(parents=True, exist_ok=True)
+    node.config_path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items()))
 
 
 def _config(layout: Layout, node: DevNode) -> dict[str, Any]:
@@ -187,7 +197,7 @@ def load(directory: Path) -> Layout:
         with path.open("rb") as file:
             document = json.loads(file.read(CLUSTER_FILE_BYTES_MAX))
         nodes = tuple(_node(directory, values) for values in document["nodes"])
-        return Layout(directory, str(document["cluster_id"]), nodes)
+        return Layout(directory, str(document["cluster_id"]), nodes, document.get("settings", {}))
     except FileNotFoundError as e:
         raise NotThere(f"{directory} holds no cluster; `quorumctl dev up --dir {directory}` makes one") from e
     except (OSError, ValueError, KeyError, TypeError) as e:

@@ -72,7 +72,7 @@ def commands(text: str) -> list[list[str]]:
 
 
 def test_a_node_that_is_not_well_is_told_from_one_that_is(directory: Path) -> None:
-    """A paused node, one that dies as soon as it is started, one whose directory was wiped: each is named, with what to do.
+    """A paused node, one that dies as soon as it is started, one whose directories were wiped: each is named, with what to do.
 
     The wiped one keeps nobody else down, and the commands that `dev up` names bring it back as they stand there.
     """
@@ -99,7 +99,7 @@ def test_a_node_that_is_not_well_is_told_from_one_that_is(directory: Path) -> No
     assert started.returncode == 0, started
 
     assert quorumctl("dev", "down", *here).returncode == 0
-    shutil.rmtree(directory / "controller-3" / "data")
+    shutil.rmtree(directory / "controller-3")  # its config.yaml too, which the commands below need
     up = quorumctl("dev", "up", *here)
     assert up.returncode == 10, up
     assert "controller-3 was not started" in up.stderr and "healthy" not in up.stderr.splitlines()

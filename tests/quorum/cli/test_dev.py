@@ -160,6 +160,23 @@ async def test_another_clusters_address_is_refused(tmp_path: Path) -> None:
         await cluster.down()
 
 
+def test_a_missing_config_file_is_written_anew_with_the_settings_of_the_first_run(tmp_path: Path) -> None:
+    """1. The whole directory of broker 101 is removed.  2. `dev up` leaves the broker out, and names commands that read its
+    config.yaml.  3. So `dev up` writes this file again; it leaves alone a file that is there."""
+    given = {"broker.session.timeout.ms": "7000"}
+    created = DevCluster.create(tmp_path / "c", controllers=1, brokers=1, racks=1, broker_settings=given)
+    controller, broker = created.layout.nodes
+    before = broker.config_path.read_text()
+    assert "7000" in before
+    shutil.rmtree(broker.directory)
+    controller.config_path.write_text("node.id: 1 # mine\n")
+    found = DevCluster.load(tmp_path / "c").layout
+    for node in found.nodes:
+        layouts.write_config(found, node)
+    assert broker.config_path.read_text() == before
+    assert controller.config_path.read_text() == "node.id: 1 # mine\n"
+
+
 async def test_one_wiped_directory_is_told_from_a_lost_majority(tmp_path: Path) -> None:
     """The first is left out, and nothing is started where the others are no majority; the error names each directory."""
     cluster = DevCluster.create(tmp_path / "a cluster", controllers=3, brokers=1)
