@@ -1,6 +1,6 @@
 """`quorum-offline`: batch jobs over a metadata log. They read a node's directory, live or copied, and write elsewhere.
 
-Exit codes: 0 clean, 10 the audit has findings, 1 the job failed, 2 wrong usage.
+Exit codes: 0 clean, 10 the audit or the dump has findings, 1 the job failed, 2 wrong usage.
 """
 
 import json
@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -55,7 +56,7 @@ class Failed(click.ClickException):
 def main() -> None:
     """Spark jobs over a metadata log: audit it, compact it, read it as tables.
 
-    Exit codes: 0 clean, 10 the audit has findings, 1 the job failed, 2 wrong usage.
+    Exit codes: 0 clean, 10 the audit or the dump has findings, 1 the job failed, 2 wrong usage.
     """
 
 
@@ -176,20 +177,29 @@ def compact(
 def dump(
     directory: str, batches: bool, from_offset: int, to_offset: int | None, limit: int | None, beyond: bool, output: str
 ) -> None:
-    """Prints a log, damage included. Needs no Java. With -o json: one object per line."""
+    """Prints a log, damage included; then the exit code is 10. Needs no Java. With -o json: one object per line."""
     with _needing("spark"):
         from snapshots.offline.dump import batch_lines, record_lines
 
-    lines = (batch_lines if batches else record_lines)(directory, from_offset, to_offset, beyond, output == "json")
+    damaged = 0
+
+    def count() -> None:
+        nonlocal damaged
+        damaged += 1
+
+    form = batch_lines if batches else record_lines
+    lines = form(directory, from_offset, to_offset, beyond, output == "json", count)
     try:
-        for number, line in enumerate(lines):
-            if limit is not None and number >= limit:
-                break
+        for line in islice(lines, limit):
             click.echo(line)
     except BrokenPipeError:  # `dump | head` has closed the pipe: end without a traceback
         sys.stdout = None
+        return
     except (LogFormatError, OSError) as e:
         raise Failed(str(e)) from None
+    if damaged:
+        click.echo(f"quorum-offline: {damaged} damaged places; see the lines that say so", err=True)
+        sys.exit(EXIT_FINDINGS)
 
 
 @contextmanager

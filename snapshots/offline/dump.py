@@ -1,19 +1,30 @@
 """Print a log as lines, damage included. Reads the files without Spark or Java."""
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 from metadata_log.format.ids import Offset
 from snapshots.offline.inputs import NodeLog, find_log
 from snapshots.offline.rows import record_rows
 from snapshots.offline.scan import FileRange, Scanned, scan
 
+OnDamage: TypeAlias = Callable[[], object]
+"""Called for each damaged place, before its line."""
 
-def batch_lines(path: str, since: Offset, to: Offset | None, beyond: bool, as_json: bool) -> Iterator[str]:
+
+def _nothing() -> None:
+    """Takes no notice of damage."""
+
+
+def batch_lines(
+    path: str, since: Offset, to: Offset | None, beyond: bool, as_json: bool, on_damage: OnDamage = _nothing
+) -> Iterator[str]:
     """Return one line per batch."""
     for name, scanned in _scan(find_log(path), since, to, beyond):
         batch = scanned.batch
+        if batch is None or scanned.chain_ok is False:
+            on_damage()
         if as_json:
             yield json.dumps(_batch_json(name, scanned))
         elif batch is None:
@@ -23,13 +34,17 @@ def batch_lines(path: str, since: Offset, to: Offset | None, beyond: bool, as_js
             yield f"{name}:{scanned.position}  {batch}  {batch.last_timestamp_ms}  {chain}"
 
 
-def record_lines(path: str, since: Offset, to: Offset | None, beyond: bool, as_json: bool) -> Iterator[str]:
+def record_lines(
+    path: str, since: Offset, to: Offset | None, beyond: bool, as_json: bool, on_damage: OnDamage = _nothing
+) -> Iterator[str]:
     """Return one line per record."""
     for name, scanned in _scan(find_log(path), since, to, beyond):
         for row in record_rows("", name, scanned):
             _, file, position, offset, epoch, timestamp, _, type_name, version, _, _, data, error = row
             if isinstance(offset, int) and error is None and (offset < since or (to is not None and offset >= to)):
                 continue
+            if error is not None:
+                on_damage()
             if as_json:
                 yield _record_json(file, position, offset, epoch, timestamp, type_name, version, data, error)
             elif error is not None:

@@ -161,6 +161,18 @@ def test_without_the_extra_packages_there_is_one_line(tmp_path: Path, job: str) 
     assert "pip install '.[spark]'" in line
 
 
+@pytest.mark.parametrize("words", [[], ["-o", "json"], ["--batches"]])
+def test_a_dump_of_damage_ends_with_10(tmp_path: Path, words: list[str]) -> None:
+    """As `quorumctl log dump` does, so that a script sees the damage. A part of the log without damage ends with 0."""
+    node = Node(tmp_path / "node", 53).live(5)
+    batches = CliRunner().invoke(cli.main, ["dump", str(node.path), "--batches", "-o", "json"]).stdout.splitlines()
+    flip(segments(node.path)[0], json.loads(batches[2])["position"] + 70)
+    result = CliRunner().invoke(cli.main, ["dump", str(node.path), *words])
+    assert (result.exit_code, result.stderr) == (10, "quorum-offline: 1 damaged places; see the lines that say so\n")
+    sound = CliRunner().invoke(cli.main, ["dump", str(node.path), "--limit", "1", *words])
+    assert (sound.exit_code, sound.stderr, len(sound.stdout.splitlines())) == (0, "", 1)
+
+
 def test_a_dump_of_nothing_fails_in_one_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli.main, ["dump", str(tmp_path)])
     assert result.exit_code == cli.EXIT_FAILED
