@@ -11,7 +11,7 @@ batch, and could not take the new change yet. Example with leader 1 and follower
 With 64 changes in flight, the leader commits twice as many changes a second in this way.
 
 *A leader's flush that can commit nothing yet starts no turn either.* In step 2 the flush of leader 1 ends, too. No majority has
-record 40 before the fetch of step 3, and the turn of that fetch takes the end of the flush along.
+record 40 before the fetch of step 3, and the turn of that fetch takes the end of the flush along (`flusher`).
 
 *Controllers and brokers never wait behind clients.* A leader that answers them late loses its leadership. So a turn takes their
 events first, and requests of clients only for a while.
@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from quorum.runtime.node import Node
-from quorum.runtime.protocol.jobs import FlushJob
 from quorum.runtime.protocol.surroundings import Clock
 from quorum.runtime.protocol.world import Event, JobDone, LocalRead, Read, SnapshotWanted, Submission
 
@@ -41,15 +40,24 @@ LOOK_EVERY_RECORDS = 500
 class Inbox:
     """The waiting events of one node."""
 
-    def __init__(self, node: Node, clock: Clock) -> None:
+    def __init__(self, node: Node, clock: Clock, flushes: deque[JobDone]) -> None:
+        """`flushes`: the ends of flushes, which the flushing thread adds."""
         self._node = node
+        self._flushes = flushes
         self._clock = clock
         self._events: deque[Event] = deque()
         self._requests: deque[ClientEvent] = deque()
         """Requests of clients; a turn takes them after `_events`."""
 
-    def __bool__(self) -> bool:
-        return bool(self._events or self._requests)
+    @property
+    def needs_turn(self) -> bool:
+        """True if a turn must start now. Meant for the end of a turn, which may have left requests, or missed a flush."""
+        return bool(self._events or self._requests or (self._flushes and self.awaits_flush))
+
+    @property
+    def awaits_flush(self) -> bool:
+        """True if the next end of a flush must start a turn, because the flush may commit records."""
+        return not self._node.awaits_majority or self._node.core.awaits_own_flush
 
     def add(self, event: Event) -> bool:
         """Adds an event. True: the caller must start a turn. False: another turn is certain to come soon, with the fetch of a
@@ -59,14 +67,15 @@ class Inbox:
             self._requests.append(event)
             return not (isinstance(event, Submission) and self._node.awaits_majority)
         self._events.append(event)
-        is_flush = isinstance(event, JobDone) and isinstance(event.job, FlushJob)
-        return not (is_flush and self._node.awaits_majority and not self._node.core.awaits_own_flush)
+        return True
 
     def take(self, began_us: int) -> Iterator[Event]:
         """Yields the events of a turn: all from controllers and brokers, and as many requests of clients as there is time for.
 
         The turn began at the CPU time `began_us`.
         """
+        while self._flushes:
+            yield self._flushes.popleft()
         events, self._events = self._events, deque()
         yield from events
         if not self._requests:

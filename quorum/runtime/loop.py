@@ -4,11 +4,8 @@
                                         ^                 |
          timer, finished job, peer -----+                 +--> peers.send, jobs
 
-A handler posts an event with a future, and awaits the future. `inbox` says which events start a turn.
-
-*A follower flushes inside of its turn, a leader on a thread.* A follower would only wait for the disk, and a hop to a thread and
-back costs half as much as an fsync. A leader's event loop must send the new batches to the followers meanwhile, so that all
-voters flush at the same time.
+A handler posts an event with a future, and awaits the future. `inbox` says which events start a turn, and
+`flusher` how the log is flushed.
 """
 
 import asyncio
@@ -33,6 +30,7 @@ from quorum.runtime.active.waiting_room import unknown_outcome
 from quorum.runtime.callers import Callers
 from quorum.runtime.commit_meter import CommitMeter
 from quorum.runtime.disk.open_directory import Opened
+from quorum.runtime.flusher import Flusher
 from quorum.runtime.inbox import ClientEvent, Inbox
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.jobs import FlushJob, Job
@@ -94,13 +92,13 @@ class NodeLoop:
         self._tell_happening: Callable[[Told], None] | None = None
         self._outside: list[tuple[ProblemCode, Callable[[], str]]] = []
         self._farewells: set[asyncio.Future[None]] = set()
-        self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        self._flusher = Flusher(self._run, lambda: self._loop.call_soon_threadsafe(self._schedule))
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self.stopped: asyncio.Future[str] = self._loop.create_future()
         """Resolved with the reason when the node cannot go on."""
         self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
         self.tallies = self.node.tallies
-        self._inbox = Inbox(self.node, clock)
+        self._inbox = Inbox(self.node, clock, self._flusher.ended)
         self._timer = TurnTimer(clock, self.node.next_deadline_ms, lambda: self._post(Tick()))
         self._commit_meter = CommitMeter(self.tallies.commit_seconds)
         self._transitions: deque[Transition] = deque(maxlen=TRANSITIONS_KEPT)
@@ -126,7 +124,7 @@ class NodeLoop:
         self._timer.cancel()
         self._callers.refuse_all(Refused(ErrorCode.NOT_CONTROLLER, SHUTTING_DOWN, self.leader_hint()))
         await self._peers.close()
-        await asyncio.to_thread(self._flusher.shutdown, wait=True)
+        await asyncio.to_thread(self._flusher.stop)
         await asyncio.to_thread(self._worker.shutdown, wait=True)
         self._opened.log.close()
         self._opened.directory.unlock()
@@ -315,13 +313,12 @@ class NodeLoop:
         self._callers.answer(reply_to, answer)
 
     def start_job(self, job: Job) -> JobDone | None:
-        if isinstance(job, FlushJob):
-            if not self.node.core.is_leading:
-                return self._run(job)
-            executor = self._flusher
+        if not isinstance(job, FlushJob):
+            self._worker.submit(lambda: self._loop.call_soon_threadsafe(self._post, self._run(job)))
+        elif self.node.core.is_leading:
+            self._flusher.start(job)
         else:
-            executor = self._worker
-        executor.submit(lambda: self._loop.call_soon_threadsafe(self._post, self._run(job)))
+            return self._run(job)
         return None
 
     def stop_node(self, reason: str) -> None:
@@ -357,8 +354,7 @@ class NodeLoop:
         if late_ms > STALL_MS and node.active.on:
             node.active.controller.credit(late_ms)
         began_us = self._clock.cpu_us()
-        if self._inbox:
-            node.turn(self._inbox.take(began_us), now_ms, self._clock.wall_ms())
+        node.turn(self._inbox.take(began_us), now_ms, self._clock.wall_ms())
         self._tell_transitions()
         self._tell_happenings()
         self._commit_meter.note(node.active.on, node.log.shape.end, node.state.applied, self._clock.elapsed_us())
@@ -367,9 +363,10 @@ class NodeLoop:
             self._timer.cancel()
             return
         self._follow_voters()
+        self._flusher.wake_up_for_next = self._inbox.awaits_flush
         if node.has_more_to_do:
             self._post(Tick())
-        elif self._inbox:
+        elif self._inbox.needs_turn:
             self._schedule()
         self._timer.turn_ended(now_ms)
 

@@ -306,7 +306,6 @@ class Node:
     def _settle(self) -> None:
         if self.log.lost is not None and self.core.disk_trust.lost is None:
             self.log.forget_loss()
-        self._report_damage()
         if not self.core.is_leading:
             self._flush()  # a follower acknowledges before it applies
         others_wait, self._others_wait = self._others_wait and not self.core.is_leading, False

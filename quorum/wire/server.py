@@ -67,9 +67,9 @@ async def serve(
             BrokerService(node, identity, doors),
             AdminService(node, identity, forwarder, doors),
         )
+        server.add_generic_rpc_handlers((admin,))  # the first one, because gRPC asks all in turn at every unary call
         voter_pb2_grpc.add_VoterServiceServicer_to_server(voters, server)  # type: ignore[no-untyped-call]
         broker_pb2_grpc.add_BrokerServiceServicer_to_server(brokers, server)  # type: ignore[no-untyped-call]
-        server.add_generic_rpc_handlers((admin,))
 
     served = serving(
         address,

@@ -130,17 +130,21 @@ def _guarded(method: Any, name: str, guard: Guard) -> grpc.RpcMethodHandler:
 
 
 def _counting_received(decode: Callable[[bytes], Any], tally: Counter, service: str) -> Callable[[bytes], Any]:
+    values, labels = tally.values, (service,)  # `tally.add` would be a third of the cost of a small message
+
     def counting(data: bytes) -> Any:
-        tally.add(len(data), service)
+        values[labels] = values.get(labels, 0) + len(data)
         return decode(data)
 
     return counting
 
 
 def _counting_sent(encode: Callable[[Any], bytes], tally: Counter, service: str) -> Callable[[Any], bytes]:
+    values, labels = tally.values, (service,)  # as above
+
     def counting(message: Any) -> bytes:
         data = encode(message)
-        tally.add(len(data), service)
+        values[labels] = values.get(labels, 0) + len(data)
         return data
 
     return counting

@@ -57,7 +57,11 @@ class StateMachine:
         self._replay = Replay()
         self._proposals: deque[_Proposal] = deque()
         self._proposing = False
-        self._stopped: str | None = None
+        self.applied: Offset = self._replay.end.offset
+        """One past the last applied record. (Inside an open transaction this is ahead of `committed`'s provenance.)"""
+        self.stopped: str | None = None
+        """The reason if replay has stopped: a record that this code cannot apply, or an image that differs from a majority's.
+        Raft continues without replay."""
         self.digests = Digests()
         """The digests of the committed image at the newest batch ends."""
         self.bytes_since_mark = 0
@@ -70,27 +74,17 @@ class StateMachine:
         return self._replay.image
 
     @property
-    def applied(self) -> Offset:
-        """One past the last applied record. (Inside an open transaction this is ahead of `committed`'s provenance.)"""
-        return self._replay.end.offset
-
-    @property
     def proposed(self) -> MetadataImage:
         """The image that the controller decides by. Only while proposing."""
         assert self._proposing
         return self._proposals[-1].image if self._proposals else self.committed
 
-    @property
-    def stopped(self) -> str | None:
-        """The reason if replay has stopped: a record that this code cannot apply, or an image that differs from a majority's.
-        Raft continues without replay."""
-        return self._stopped
-
     def load(self, image: MetadataImage) -> None:
         """Replaces the committed image by `image`, at the start or after a snapshot was installed."""
         assert not self._proposing
         self._replay = Replay(image)
-        self._stopped = None
+        self.applied = self._replay.end.offset
+        self.stopped = None
         self.digests.forget()
         self.digests.note(self.applied, image.digest_bytes)
         self.bytes_since_mark = 0
@@ -98,7 +92,7 @@ class StateMachine:
 
     def stop(self, reason: str) -> None:
         """Stops replay until an image is loaded, because the present image may be wrong."""
-        self._stopped = reason
+        self.stopped = reason
 
     def begin_proposing(self) -> None:
         """Begins to keep a proposed image: the node is the active controller, and has applied the whole log."""
@@ -129,7 +123,7 @@ class StateMachine:
 
     def apply(self, log: LogView, until: Offset) -> list[Mark]:
         """Moves the committed image towards `until`, by a slice at most, and returns the marks passed on the way."""
-        if self._stopped is not None or until <= self.applied:
+        if self.stopped is not None or until <= self.applied:
             return []
         return self._adopt(until) if self._proposing else self._follow(log, until)
 
@@ -144,6 +138,7 @@ class StateMachine:
                 marks.append(self._pass_mark(end, newest))
         if newest is not None:
             self._replay.adopt(newest)
+            self.applied = self._replay.end.offset
         return marks
 
     def _follow(self, log: LogView, until: Offset) -> list[Mark]:
@@ -151,8 +146,10 @@ class StateMachine:
         try:
             result = self._replay.apply(batches)
         except ReplayStopped as e:
-            self._stopped = str(e)
+            self.stopped = str(e)
             return []
+        finally:
+            self.applied = self._replay.end.offset
         self.digests.note(self.applied, self.committed.digest_bytes)
         if self.last_mark_ms == 0 and batches:
             self.last_mark_ms = batches[0].first_timestamp_ms
@@ -170,6 +167,7 @@ class StateMachine:
 
     def check_invariants(self) -> None:
         offset = self.applied
+        assert offset == self._replay.end.offset, (offset, self._replay.end)
         for proposal in self._proposals:
             assert offset < proposal.end.offset, (offset, proposal.end)
             offset = proposal.end.offset
