@@ -12,7 +12,7 @@ Each call has one deadline. For example:
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import grpc
@@ -25,6 +25,7 @@ from clients.errors import (
     NotReached,
     Unanswered,
     error_of_call,
+    error_of_each,
     error_of_garbage,
 )
 from metadata_log.format.errors import ErrorCode
@@ -47,6 +48,8 @@ METHODS: Final = {
 DEFAULT_TIMEOUT_S: Final = 10.0
 ATTEMPT_S: Final = 2.0
 """How long the client waits for one controller before it asks the next one."""
+DELAY_S: Final = 0.5
+"""How long a call tries before it calls `on_delay`."""
 BACKOFF_FIRST_S: Final = 0.02
 BACKOFF_MAX_S: Final = 0.2
 
@@ -93,6 +96,8 @@ class Calls:
         self._stubs: dict[str, tuple[grpc.aio.Channel, Any]] = {}
         self._target = self.endpoints[0]
         self._turn = 0
+        self.on_delay: Callable[[AdminError, float], object] | None = None
+        """Called once in a call without an answer after half a second: with the last error, and the seconds that are left."""
         self._local = local
         self.local_view: admin_pb2.LocalView | None = None
         """The node and the age of the last answer that came from one node's own image."""
@@ -152,6 +157,8 @@ class Calls:
             AdminError(ErrorCode.NOT_CONTROLLER, "no controller was asked before the deadline"),
         )
         lost: AdminError | None = None
+        tried: dict[str, AdminError] = {}
+        on_delay = self.on_delay
         has_followed_hint = False
         # The voters' log tells if a goal was reached since the client looked, so the client looks just before.
         is_stale = not self._high_watermark or ADMIN[METHODS[request.DESCRIPTOR.full_name]] is Kind.GOAL
@@ -170,7 +177,7 @@ class Calls:
                 last = doubt
                 break
             except AdminError as e:
-                last = e
+                last = tried[target] = e
             if last.code is ErrorCode.REQUEST_ID_EXPIRED and lost is None:
                 request.context.client_high_watermark = 0  # nothing was done: this client's offset is too old
                 is_stale = True
@@ -181,11 +188,14 @@ class Calls:
                 break
             # Two controllers that name each other as leader must not be asked in turn without a pause.
             has_followed_hint = self._go_elsewhere(target, last.hint) and not has_followed_hint
+            if on_delay is not None and deadline_s - loop.time() < self.timeout_s - DELAY_S:
+                on_delay(last, deadline_s - loop.time())
+                on_delay = None
             if not has_followed_hint:
                 await asyncio.sleep(max(0.0, min(backoff_s, deadline_s - loop.time())))
                 backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
         else:
-            last = NoLeader.after(self.timeout_s, last)
+            last = NoLeader.after(self.timeout_s, last, tried)
         if lost is not None and request.context.request_id:
             raise MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, f"{lost.message}; then: {last.message}") from last
         raise last
@@ -200,16 +210,15 @@ class Calls:
     async def call_one(self, request: Any, response_type: type[R], endpoint: str | None) -> R:
         """Asks the controller at `endpoint`, or each controller until the first answers."""
         targets = [endpoint] if endpoint is not None else [self._target, *self.endpoints]
-        last: AdminError | None = None
+        tried: dict[str, AdminError] = {}
         for target in dict.fromkeys(targets):
             try:
                 response = await self._attempt(target, request, min(self.timeout_s, ATTEMPT_S))
                 assert isinstance(response, response_type), response
                 return response
             except (NotReached, Unanswered) as e:
-                last = e
-        assert last is not None
-        raise last
+                tried[target] = e
+        raise error_of_each(tried)
 
     async def _attempt(self, target: str, request: Any, timeout_s: float, metadata: Metadata = ()) -> Any:
         method = METHODS[request.DESCRIPTOR.full_name]

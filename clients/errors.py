@@ -7,6 +7,7 @@ AdminError           refused, with a code; nothing was done
     MayHaveHappened  the answer of a change is missing, so look before you repeat the change
 """
 
+from collections.abc import Mapping
 from typing import Any, Final, Self
 
 import grpc
@@ -50,11 +51,12 @@ class NoLeader(AdminError):
     last: AdminError | None = None
 
     @classmethod
-    def after(cls, timeout_s: float, last: AdminError) -> Self:
-        """Returns the error of a call that found no leader in `timeout_s`."""
-        error = cls(
-            last.code, f"no active controller answered within {timeout_s:g} s; the last attempt: {last.message}"
-        )
+    def after(cls, timeout_s: float, last: AdminError, tried: Mapping[str, AdminError]) -> Self:
+        """Returns the error of a call that found no leader in `timeout_s`. `tried`: the last error of each node."""
+        if last.code is ErrorCode.NOT_READY:  # a leader's word: it waited in vain for a condition
+            error = cls(last.code, f"not done within {timeout_s:g} s; the last answer: {last.message}")
+        else:
+            error = cls(last.code, f"no active controller answered within {timeout_s:g} s; {_attempts(last, tried)}")
         error.last = last
         return error
 
@@ -65,6 +67,19 @@ class Unanswered(AdminError):
 
 class MayHaveHappened(Unanswered):
     """The change may have been made or not. Look (list, describe) before repeating it."""
+
+
+def _attempts(last: AdminError, tried: Mapping[str, AdminError]) -> str:
+    if len(tried) < 2:
+        return f"the last attempt: {last.message}"
+    return f"the last attempt at each: {error_of_each(tried).message}"
+
+
+def error_of_each(tried: Mapping[str, AdminError]) -> AdminError:
+    """Returns the last error, with the text of each node's error, which names the node."""
+    last = list(tried.values())[-1]
+    texts = (each.message if target in each.message else f"{target}: {each.message}" for target, each in tried.items())
+    return type(last)(last.code, "; ".join(texts), last.hint)
 
 
 def _missing(is_read: bool) -> type[Unanswered]:
@@ -99,7 +114,9 @@ def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int
             text = "does not know this admin call, and did nothing; is it a controller or broker of a release that has the call?"
             return AdminError(ErrorCode.UNSUPPORTED_VERSION, f"{target} {text} ({details})")
         case grpc.StatusCode.UNAVAILABLE if not sent:
-            return NotReached(ErrorCode.BROKER_NOT_AVAILABLE, f"{target} cannot be reached: {_why_not(details)}")
+            return NotReached(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"{target} cannot be reached: {_why_not(details, target)}"
+            )
         case grpc.StatusCode.UNAVAILABLE:
             text = "the connection broke before the answer came"
             return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target}: {text} ({_short(details)})")
@@ -137,9 +154,9 @@ _MEANINGS: Final = (
 """Parts of gRPC's texts about connections that did not come about, each with its meaning in plain words."""
 
 
-def _why_not(details: str) -> str:
+def _why_not(details: str, target: str) -> str:
     """Says why there is no connection. A server that demands a certificate closes a connection that shows none."""
-    text = _short(details)
+    text = _short(details).removeprefix(f"ipv4:{target}: ").removeprefix("Failed to connect to remote host: ")
     meaning = next((meaning for sign, meaning in _MEANINGS if sign in text), None)
     return text if meaning is None else f"{meaning} ({text})"
 

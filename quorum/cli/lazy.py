@@ -3,10 +3,16 @@
 Importing grpc costs more than everything else together, so no module of this room imports it at its top.
 """
 
+import os
+import sys
+from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import click
+
+EXIT_BROKEN_PIPE: Final = 141
+"""The shell's exit code of a process that SIGPIPE ended, as for other tools in front of `| head`."""
 
 
 class LazyGroup(click.Group):
@@ -15,6 +21,27 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, lazily: dict[str, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._lazily = lazily
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command. If the reader of its output is gone (`| head -1`), the command ends quietly."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+            )  # Python flushes its output once more at the end
+            ctx.exit(EXIT_BROKEN_PIPE)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the command in `args`. A name that does not exist is refused with the names that are like it."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            alike = get_close_matches(name, self.list_commands(ctx))
+            hint = f" Did you mean {' or '.join(map(repr, alike))}?" if alike else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *self._lazily})

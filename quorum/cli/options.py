@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields, replace
 from functools import update_wrapper
@@ -18,7 +19,7 @@ from quorum.cli.errors import EXIT_USAGE, CliError, of_admin_error
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
 
-    from metaquorum import AdminClient
+    from metaquorum import AdminClient, AdminError
     from service_kit.security.tls import TlsFiles
 
 T = TypeVar("T")
@@ -149,6 +150,7 @@ def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]]) -> T:
             Dialer(tls) as dialer,
             AdminClient(endpoints, timeout_s=options.timeout_s, dial=dialer, local=bool(options.local)) as client,
         ):
+            client.on_delay = _tell_delay if sys.stderr.isatty() else None
             result = await work(client)
             if client.local_view is not None:
                 click.echo(f"quorumctl: {_whose(client.local_view)}", err=True)
@@ -160,6 +162,11 @@ def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]]) -> T:
         raise of_admin_error(e) from e
     except TlsUnusable as e:
         raise CliError(str(e), EXIT_USAGE) from e
+
+
+def _tell_delay(last: AdminError, left_s: float) -> None:
+    """Shows on a terminal that the command waits, instead of ten silent seconds. Scripts get the error at the end only."""
+    click.echo(f"quorumctl: not done yet: {last.message}; the command tries for {left_s:.0f} s more", err=True)
 
 
 def _whose(view: admin_pb2.LocalView) -> str:

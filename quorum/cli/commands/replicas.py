@@ -30,7 +30,7 @@ async def best_answer(client: AdminClient) -> admin_pb2.DescribeQuorumResponse:
     Raises:
         AdminError: no controller has answered.
     """
-    from clients.errors import target_of
+    from clients.errors import error_of_each, target_of
     from metaquorum import AdminError
 
     asked = await asyncio.gather(
@@ -42,7 +42,13 @@ async def best_answer(client: AdminClient) -> admin_pb2.DescribeQuorumResponse:
         if not isinstance(each, BaseException)
     ]
     if not answers:
-        raise next(each for each in asked if isinstance(each, BaseException))
+        errors = {}
+        for endpoint, error in zip(client.endpoints, asked, strict=True):
+            if not isinstance(error, AdminError):  # for example a name that is not UTF-8
+                assert isinstance(error, BaseException), error
+                raise error
+            errors[endpoint] = error
+        raise error_of_each(errors)
     best, endpoint = max(
         answers, key=lambda answer: (answer[0].epoch, is_leaders(answer[0]), answer[0].leader.HasField("leader_id"))
     )

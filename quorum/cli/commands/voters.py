@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from metadata_log.format.errors import ErrorCode
 from quorum.cli.commands.replicas import best_answer
 from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_TIMEOUT, EXIT_UNHEALTHY, EXIT_USAGE, CliError
 from quorum.cli.options import Options, ask, command
@@ -85,6 +86,8 @@ def add_voter(
 async def _add(client: AdminClient, new: NewVoter, dry_run: bool) -> dict[str, Any]:
     from quorum_rpc.v1 import common_pb2, voter_pb2
 
+    from metaquorum import NoLeader
+
     answer = await best_answer(client)
     if new.cluster_id is not None and new.cluster_id != answer.cluster_id:
         text = f"controller {new.node_id} is of cluster {new.cluster_id}, and this is cluster {answer.cluster_id}"
@@ -100,7 +103,13 @@ async def _add(client: AdminClient, new: NewVoter, dry_run: bool) -> dict[str, A
     document["endpoint"] = endpoint_text(endpoint)
     document["voters"] = sorted({*document["voters"], new.node_id})
     if not dry_run:
-        document["offset"] = (await client.add_voter(voter)).offset
+        try:
+            document["offset"] = (await client.add_voter(voter)).offset
+        except NoLeader as e:
+            if e.code is not ErrorCode.NOT_READY:
+                raise
+            text = f"{e.message}. Does it run, and does its configuration name a living controller (controller.quorum.voters)?"
+            raise CliError(text, EXIT_TIMEOUT) from e
     return document
 
 

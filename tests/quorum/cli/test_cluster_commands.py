@@ -5,6 +5,8 @@ They run as processes because gRPC wants one event loop per process, and the ser
 
 import asyncio
 import json
+import os
+import re
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -512,6 +514,37 @@ async def test_errors_are_one_line_that_says_what_to_do(
         nobody = await quorumctl("-b", "127.0.0.1:1", "--timeout", "0.3", *question)
         assert nobody.exit_code == 5
         assert "Does a node of the cluster run there?" in nobody.stderr
+        all_down = await quorumctl("-C", "127.0.0.1:1,127.0.0.1:2", "--timeout", "0.3", *question)
+        refusals = [f"127.0.0.1:{port} cannot be reached: Connection refused" for port in (1, 2)]
+        assert (all_down.exit_code, all_down.stderr.count("\n")) == (5, 1)
+        assert all(refusal in all_down.stderr for refusal in refusals), all_down
+
+
+async def test_a_command_that_waits_says_so_on_a_terminal() -> None:
+    """Ten silent seconds look like a hanging program. A script, whose stderr is no terminal, gets the error alone."""
+    terminal, its_stderr = os.openpty()
+    words = ("-C", "127.0.0.1:1", "--timeout", "1.2", "topics", "list")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "quorum.cli.main", *words, stdout=asyncio.subprocess.DEVNULL, stderr=its_stderr
+    )
+    await process.wait()
+    os.close(its_stderr)
+    waits, error = os.read(terminal, 10_000).decode().splitlines()
+    os.close(terminal)
+    assert re.search(r"not done yet: 127\.0\.0\.1:1 cannot be reached: .*; the command tries for \d s more", waits)
+    assert error.startswith("quorumctl: no active controller answered within 1.2 s")
+
+
+async def test_output_that_nobody_reads_ends_the_command_quietly() -> None:
+    """`quorumctl ... | head -1`: exit code 141, as of any tool that SIGPIPE ends, and no text."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "quorum.cli.main", "version", stdout=writer, stderr=asyncio.subprocess.PIPE
+    )
+    os.close(writer)
+    _, stderr = await process.communicate()
+    assert (process.returncode, stderr.decode()) == (141, "")
 
 
 async def test_output_that_cannot_be_written_is_one_line_too() -> None:

@@ -112,3 +112,18 @@ def test_bytes_that_are_no_text_are_wrong_usage(
 def test_no_answer_through_a_broker_is_no_refusal(code: ErrorCode) -> None:
     """All controllers are down. A health check by -b ends with 5, as by -C: nobody has refused anything."""
     assert of_admin_error(AdminError(code, "no controller could be asked in time")).exit_code == EXIT_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["topcs"], "No such command 'topcs'. Did you mean 'topics'?"),
+        (["topics", "lst"], "No such command 'lst'. Did you mean 'list'?"),
+        (["zzz"], "No such command 'zzz'."),
+    ],
+)
+def test_a_mistyped_command_is_refused_with_the_right_one(words: list[str], said: str) -> None:
+    """For groups too, which are imported only when they are asked for."""
+    refused = CliRunner().invoke(cli, words)
+    assert refused.exit_code == 2
+    assert said in refused.stderr

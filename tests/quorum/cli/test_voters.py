@@ -74,6 +74,23 @@ async def test_a_voter_is_added_by_its_config_file(run: Run, node: FakeNode, tmp
     assert unreadable.exit_code == 1 and f"{tmp_path / 'data'}: Is a directory" in unreadable.stderr
 
 
+async def test_a_controller_that_does_not_fetch_is_named(
+    run: Run, monkeypatch: pytest.MonkeyPatch, node: FakeNode
+) -> None:
+    """1. After `quorum recover` an operator starts controller 9, whose configuration names no living controller.  2. The leader
+    waits in vain for a fetch of controller 9.  3. The error says so, and not that no active controller has answered."""
+
+    async def refuse(_: object) -> QuorumChangeResponse:
+        text = "waited 300 ms for controller 9, with this directory id, to fetch from this leader; nothing was done"
+        return QuorumChangeResponse(ErrorCode.REQUEST_TIMED_OUT, 1, 1, text)
+
+    monkeypatch.setattr(node, "raft", refuse)
+    refused = await run("--timeout", "0.3", "quorum", "add-voter", "--node-id", 9, "--endpoint", "c9:9001")
+    assert refused.exit_code == 5
+    assert "not done within 0.3 s; the last answer: waited 300 ms for controller 9" in refused.stderr
+    assert "does its configuration name a living controller (controller.quorum.voters)?" in refused.stderr
+
+
 async def test_who_is_to_vote_must_be_said_and_must_be_there(run: Run, node: FakeNode) -> None:
     """A mistake is told before anything is asked of the quorum."""
     for words, exit_code, text in (
