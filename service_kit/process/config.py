@@ -29,6 +29,7 @@ DEFAULT: Final = "default"
 HIDDEN: Final = "[hidden]"
 _SECRET_WORDS: Final = frozenset({"password", "secret", "token", "credential"})
 _SHOWN_CHARS_MAX: Final = 80
+NO_PATH: Final = "a path expected, not an empty text; leave the key out to have none"
 
 
 class Config(BaseModel):
@@ -69,10 +70,13 @@ def load_config(model: type[M], path: Path | None, env: Mapping[str, str], overr
                 problems.append(
                     ConfigProblem(setting.key, f"a number expected, not {_text(setting.value)}", setting.origin)
                 )
+            if field.wants_path and setting.value == "":
+                problems.append(ConfigProblem(setting.key, NO_PATH, setting.origin))
     try:
         config = model.model_validate(given)
     except ValidationError as e:
-        problems.extend(_problems(e, settings, fields))
+        refused = {each.key for each in problems}
+        problems.extend(each for each in _problems(e, settings, fields) if each.key not in refused)
     if problems:
         raise ConfigErrors(problems)
     config._origins.update((setting.key, setting.origin) for setting in settings.values())
@@ -98,6 +102,8 @@ class _Field(NamedTuple):
     wants_list: bool
     wants_number: bool
     """True for a number. (Pydantic alone would take `true` for 1.)"""
+    wants_path: bool
+    """True for a path. (An empty text, perhaps of a shell variable that is not set, would mean the current directory.)"""
 
 
 def _fields(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, _Field]]:
@@ -109,7 +115,12 @@ def _fields(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tupl
         else:
             yield (
                 canonical_key(".".join(here)),
-                _Field(here, _wants_list(info.annotation), _wants_number(info.annotation)),
+                _Field(
+                    here,
+                    _wants_list(info.annotation),
+                    _wants_number(info.annotation),
+                    Path in _alternatives(info.annotation),
+                ),
             )
 
 

@@ -6,9 +6,10 @@ from typing import Annotated
 import pytest
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
-from service_kit.process.config import Config, ConfigErrors, ConfigProblem, effective, load_config
+from service_kit.process.config import NO_PATH, Config, ConfigErrors, ConfigProblem, effective, load_config
 from service_kit.process.endpoints import HostPort, NodeAddress, parse_node_address
 from service_kit.process.settings import canonical_key
+from service_kit.security.tls_config import SecureConfig
 
 Voter = Annotated[NodeAddress, BeforeValidator(lambda text: parse_node_address(str(text)))]
 
@@ -101,6 +102,15 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         "c.yaml:4: batch: must be even",
         "--set: verbose: input should be a valid boolean, unable to interpret input, not 'perhaps'",
     ]
+
+
+def test_an_empty_path_is_refused_by_name() -> None:
+    """1. A unit file has `--set tls.private.key=$KEY`, and KEY is not set.  2. The daemon does not take the current directory for
+    the key, and does not start without TLS: it names the key."""
+    empty = [f"tls.{key}=" for key in ("certificate.chain", "private.key", "certificate.authority")]
+    with pytest.raises(ConfigErrors) as refused:
+        load_config(SecureConfig, None, {}, empty)
+    assert [str(each) for each in refused.value.problems] == [f"--set: {each[:-1]}: {NO_PATH}" for each in empty]
 
 
 def test_out_of_range_and_yes_for_a_number(tmp_path: Path) -> None:
