@@ -265,11 +265,13 @@ class Recovery:
         """Give each file from `damage` to `resume` its gap. Returns False if the file has another gap already."""
         if (damage.file_index, damage.position) == (resume.file_index, resume.position):
             return True  # the disk could not read the place before, and can now
-        before = self._last_segment(damage.file_index)
-        if before is not None and before.gap_start is not None:
+        before, end, chain = self._last_segment(damage.file_index), resume.header.start.offset, self._chain
+        first = damage.file_index
+        if before is not None and end == self._end and resume.file_index > first:
+            first += 1  # only other bytes behind the last batch of a file: no record is missing
+        elif before is not None and before.gap_start is not None:
             return False
-        end, chain = resume.header.start.offset, self._chain
-        for index in range(damage.file_index, resume.file_index + 1):
+        for index in range(first, resume.file_index + 1):
             name, is_last = self._names[index], index == resume.file_index
             if is_last and resume.position == SEGMENT_HEADER_BYTES and header_of(self._directory, name) is not None:
                 return True  # an intact file follows; or this file, whose header could not be read before

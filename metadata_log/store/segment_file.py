@@ -191,6 +191,8 @@ class Segment:
         self.end_offset, self.end_position = offset, position
         if self._gap is not None and position <= self._gap.position:
             self._gap = None
+            if self.is_header_lost:
+                self.write_header()
         self._index = [entry for entry in self._index if entry.position <= position]
         self.cut_tail()
 

@@ -272,27 +272,20 @@ class Segments:
         known = self.ledger.overlapping(segment.base_offset, segment.end_offset)
         first, behind = segment.damage(position, end_chain)
         self._opened.clear()
-        if known is None or (first is not None and first.base_offset < known.start):
-            assert first is not None, f"{name} begins with a gap that is no damage"
-            start, chain_before, at = first.base_offset, first.previous_chain, first.position
-        else:
+        start, chain_before, at = log.start.start.offset, log.start.chain, position
+        if known is not None and (first is None or known.start <= first.base_offset):
             start, chain_before, name, at = known.start, known.chain_before, known.file, known.position
-        if known is None or (behind is not None and behind.base_offset > known.end):
+        elif first is not None:
+            start, chain_before, at = first.base_offset, first.previous_chain, first.position
+        if known is not None and (behind is None or behind.base_offset <= known.end):
+            damaged = known._replace(start=start, chain_before=chain_before, file=name, position=at)
+        else:
             assert behind is not None, f"{name} ends with a gap that is no damage"
             end, chain_after = behind.base_offset, behind.previous_chain
-            # (Below the log's start no epoch is known, and none is needed.)
-            epoch, timestamp_ms = (
-                log.epoch_below(end) or 0,
-                segment.header.previous_timestamp_ms if segment.header else 0,
-            )
-        else:
-            end, chain_after, epoch, timestamp_ms = (
-                known.end,
-                known.chain_after,
-                known.epoch_after,
-                known.timestamp_after_ms,
-            )
-        self.ledger.note(DamagedRange(start, end, chain_before, chain_after, name, at, epoch, timestamp_ms))
+            epoch = log.epoch_below(end) or 0  # below the log's start no epoch is known, and none is needed
+            timestamp_ms = segment.header.previous_timestamp_ms if segment.header else 0
+            damaged = DamagedRange(start, end, chain_before, chain_after, name, at, epoch, timestamp_ms)
+        self.ledger.note(damaged)
         self.ledger.forget_below(log.start.start.offset, log.start.chain)
         return True
 

@@ -259,3 +259,19 @@ def test_rubbish_behind_a_file_s_end_and_rot_in_the_next_one(index: int, rot: li
     assert everything(log) == written
     assert contents(directory) == before
     check_mended(directory, log, healthy, written)
+
+
+def test_rubbish_behind_the_end_of_a_damaged_file_costs_no_more_than_the_damage() -> None:
+    """1. A batch of a sealed file is damaged, and other bytes follow the file's last batch.
+    2. The header of the next file proves the last batch, so only the damaged batch and the one behind it are fetched again.
+    """
+    directory, healthy, written = filled(30)
+    healthy.close()
+    first = segments(directory)[0]
+    directory.edit(first, lambda content: content.extend(b"\x01rubbish"))
+    directory.flip_bit(first, SEGMENT_HEADER_BYTES + len(written[0].data) + 85)
+    log = Log.open(directory, config=CONFIG)
+    assert [(each.start, each.end) for each in log.damage] == [(2, 6)]
+    check_damaged(log, healthy, written)
+    repair_all(log, written)
+    check_mended(directory, log, healthy, written)

@@ -170,3 +170,31 @@ def test_the_epochs_around_rot_stay_what_they_are() -> None:
             assert log.shape.epoch_below(batch.end_offset) == batch.epoch
         log.drop_prefix(written[29].end)
         log.shape.check_invariants()
+
+
+def test_rot_above_a_gap_that_reaches_below_the_log_s_start() -> None:
+    """1. The log starts inside a file. The file's header and the batches below the start are damaged: none of that is missing.
+    2. A scrub finds damage above the start, in the same file. The damaged range begins at the log's start.
+    3. The repair writes a new file, which begins at the log's start.
+    """
+    directory = MemoryDirectory()
+    config = LogConfig(segment_bytes=60_000, tail_bytes=100)
+    log = Log.open(directory, config=config)
+    written = [log.append([Topic("t" * 9000, ID)], 1, i) for i in range(12)]
+    log.flush()
+    log.drop_prefix(OffsetAndEpoch(2, 1))
+    log.close()
+    name = segments(directory)[0]
+    for position in (20, SEGMENT_HEADER_BYTES + 100, SEGMENT_HEADER_BYTES + len(written[0].data) + 100):
+        directory.flip_bit(name, position)
+    log = Log.open(directory, config=config)
+    assert (log.damage, everything(log)) == ((), written[2:])
+    place = SEGMENT_HEADER_BYTES + sum(len(batch.data) for batch in written[:3]) + 100
+    log.note_damage(CorruptLog.at(f"{directory.path_text}/{name}", place, 3, "rot"))
+    (damaged,) = log.damage
+    assert damaged.start == 2 < damaged.end < 12
+    repair_all(log, written)
+    assert everything(log) == written[2:]
+    log.close()
+    log = Log.open(directory, config=config)
+    assert (log.damage, everything(log), segments(directory)[0]) == ((), written[2:], f"{2:020d}.log")
