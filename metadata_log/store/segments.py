@@ -49,7 +49,7 @@ class Extent(NamedTuple):
 
 
 class LogPlace(NamedTuple):
-    """What a log knows of its start, its end, and the epochs between."""
+    """The start and the end of a log, and the epochs between."""
 
     start: LogStart
     end_chain: bytes
