@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from broker_agent.session.lifecycle import EMPTY_POSITION, Position
-from metadata_log.disk.files import Directory, FileTooLarge
+from metadata_log.disk.files import Directory, FileTooLarge, is_unreadable
 from metadata_log.disk.identity import read_identity, write_identity
 from metadata_log.format.batch import Batch, decode_all
 from metadata_log.format.errors import CorruptLog, LogFormatError
@@ -118,7 +118,8 @@ class BrokerStore:
     # --- at start ----------------------------------------------------------------------------------------------------
 
     def recover(self) -> Recovered:
-        """Reads the disk into an image. A store whose parts contradict each other is dropped.
+        """Reads the disk into an image. A store is dropped if its parts contradict each other, or if the disk cannot read a part:
+        the controllers have all of it.
 
         Raises:
             OSError, FlushFailed: the disk has failed.
@@ -126,7 +127,9 @@ class BrokerStore:
         dropped = None
         try:
             self._recover()
-        except LogFormatError as e:
+        except (LogFormatError, OSError) as e:
+            if isinstance(e, OSError) and not is_unreadable(e):
+                raise
             dropped = str(e)
             self.reset()
         return Recovered(self.position, self.image, self._read_incarnations(), self.voters, dropped)

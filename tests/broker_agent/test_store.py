@@ -279,6 +279,24 @@ def test_a_log_whose_snapshot_cannot_be_read_is_dropped(history: History) -> Non
     assert recovered.position == EMPTY_POSITION
 
 
+@pytest.mark.parametrize("part", ["the end of the log", "the note"])
+def test_a_store_of_which_the_disk_cannot_read_a_part_is_dropped(part: str, history: History) -> None:
+    """A controller does not start then, because others count on its records. Nobody counts on a broker's copy."""
+    disk = MemoryDirectory("/broker")
+    metadata = disk.subdirectory("@metadata")
+    store = BrokerStore(disk)
+    store.recover()
+    history.write(topic("a"))
+    follow(store, history)
+    store.close()
+    name = "flushed" if part == "the note" else next(each for each in metadata.names() if each.endswith(".log"))
+    metadata.break_sector(name, 0 if part == "the note" else 100)
+    recovered = BrokerStore(disk).recover()
+    assert recovered.dropped is not None
+    assert "the disk cannot read" in recovered.dropped
+    assert recovered.position == EMPTY_POSITION
+
+
 def test_whoever_held_the_store_before_is_known_until_somebody_is_registered(tmp_path: Path) -> None:
     """A process may die registered before it could note so: every candidate is remembered, the newest first."""
     store = opened(tmp_path)
