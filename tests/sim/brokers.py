@@ -124,9 +124,11 @@ class SimBroker:
 
     def _start(self) -> None:
         self.store = BrokerStore(self.disk)
+        failed_reads = self.disk.failed_reads
         recovered = self.store.recover()
         if recovered.dropped is not None:
-            hold(self.is_damaged, "D2 CrashIsNotCorruption", f"{self.name} drops its store: {recovered.dropped}")
+            may_drop = self.is_damaged or self.disk.failed_reads > failed_reads
+            hold(may_drop, "D2 CrashIsNotCorruption", f"{self.name} drops its store: {recovered.dropped}")
             self.cluster.coverage["broker store dropped at start"] += 1
             self.is_damaged = False
         self._take(StoreRecovered(recovered.position, recovered.previous_incarnations), "starts")
