@@ -29,6 +29,8 @@ from clients.metadata.seen import ViewVersion
 from clients.submit_stream import SubmitStream
 from metadata_log.format.errors import ErrorCode
 from service_kit.process.release import release
+from service_kit.rpc.dial import Dialer
+from service_kit.security.tls import TlsFiles
 
 __all__ = [
     "AdminClient",
@@ -36,6 +38,7 @@ __all__ = [
     "ClientMetadata",
     "Cluster",
     "ClusterNode",
+    "Dialer",
     "ErrorCode",
     "MayHaveHappened",
     "MetadataRequestPlan",
@@ -45,6 +48,7 @@ __all__ = [
     "NotThere",
     "PartitionView",
     "SubmitStream",
+    "TlsFiles",
     "TopicPartition",
     "TopicUpdate",
     "Unanswered",

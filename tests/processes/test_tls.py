@@ -7,6 +7,8 @@ All nodes are on one host: it is not the host that tells them apart.
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import astuple
 from pathlib import Path
@@ -133,6 +135,16 @@ async def test_tls_from_end_to_end(secured: Secured) -> None:
             refused = quorumctl(*asked, "--timeout", "2", *words, "topics", "list")
             assert (refused.returncode, refused.stdout) == (5, ""), refused
             assert why in refused.stderr
+
+    section = (Path(__file__).parents[2] / "docs" / "clients.md").read_text().split("## TLS from Python")[1]
+    program = section.split("```python\n")[1].split("```")[0]
+    for shown, file in zip(("alice.crt", "alice.key", "ca.crt"), astuple(secured.operator), strict=True):
+        program = program.replace(shown, str(file))
+    program = program.replace("10.0.0.1:9001", secured.controllers.split(",")[0])
+    asked_in_python = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert "'by-C'" in asked_in_python.stdout, asked_in_python
 
     third = secured.dev.layout.controllers[2]
     files = [
