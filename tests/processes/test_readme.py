@@ -132,6 +132,7 @@ def test_the_quick_start_and_the_offline_jobs(shell: Shell) -> None:
         (address,) = re.findall(r'"(127\.0\.0\.1:\d+)"', snippet)
         shell.type(f"{shlex.quote(sys.executable)} -c {shlex.quote(snippet.replace(address, controllers[0]))}")
         assert "payments" in shell.type("quorumctl topics list")
+        shell.type(f"{shlex.quote(sys.executable)} -c {shlex.quote(snippet.replace(address, controllers[0]))}")  # twice
     finally:
         shell.type(f"quorumctl dev down --dir {directory}")
 
@@ -148,7 +149,7 @@ def free_ports(count: int) -> list[int]:
 def test_daemons_by_hand(shell: Shell, tmp_path: Path) -> None:
     """Config files, `storage format`, three controllers and a broker; the last command finds the quorum well."""
     (script,) = [block for block in blocks(section(INSTALL, "By hand, on one machine")) if "quorumd --config" in block]
-    ports = free_ports(4)
+    *ports, metrics = free_ports(5)
     numbers = dict(zip(("9001", "9002", "9003", "9092"), map(str, ports), strict=True))
     by_number = "\n".join(f"  {number}) port={port};;" for number, port in zip("123", ports, strict=False))
     assert "127.0.0.1:900$i" in script
@@ -159,6 +160,9 @@ def test_daemons_by_hand(shell: Shell, tmp_path: Path) -> None:
     for number, port in numbers.items():
         script = script.replace(f"127.0.0.1:{number}", f"127.0.0.1:{port}")
     script = script.replace("\nquorumctl ", f"\nquorumctl -C 127.0.0.1:{numbers['9001']} ")
-    assert f"127.0.0.1:{ports[0]}" in script
+    assert f"127.0.0.1:{ports[0]}" in script and "metrics.listener: 127.0.0.1:910$i" in script
+    script = script.replace("metrics.listener: 127.0.0.1:910$i", "metrics.listener: 127.0.0.1:0")
+    script = script.replace("metrics.listener: 127.0.0.1:9104", f"metrics.listener: 127.0.0.1:{metrics}")
     output = shell.type(script, cwd=tmp_path)
     assert re.search(r"\(leader\)|healthy", output), output
+    assert "200" in shell.type(f"curl -sm 5 -o /dev/null -w '%{{http_code}}' http://127.0.0.1:{metrics}/livez")
