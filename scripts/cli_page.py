@@ -34,6 +34,10 @@ $ quorumctl -C 10.0.0.1:9001 health --output json
 | 5 | no answer, or no leader; a change may have been made: look before you repeat it |
 | 10 | answered, and the cluster or node is unhealthy |
 
+Errors are text on stderr, also with `-o json`: one line, or the usage for code 2. The text is for people and may change, so a
+script reads the exit code. With `-o json` stdout has a document if the question was answered (codes 0 and 10), and if single
+items have results of their own (`topics create`).
+
 ## Options of every command
 
 Before or after the command, or in the environment: `QUORUMCTL_` and the option's name, such as `QUORUMCTL_BOOTSTRAP_CONTROLLER`.

@@ -16,6 +16,7 @@ import click
 from metadata_log.format.errors import ErrorCode
 from quorum.cli.commands.replicas import best_answer
 from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_TIMEOUT, EXIT_UNHEALTHY, EXIT_USAGE, CliError
+from quorum.cli.node_argument import NodeCommand
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
 from quorum.wire.words import endpoint_text, optional
@@ -113,7 +114,7 @@ async def _add(client: AdminClient, new: NewVoter, dry_run: bool) -> dict[str, A
     return document
 
 
-@click.command("remove-voter")
+@click.command("remove-voter", cls=NodeCommand)
 @click.option("--node-id", required=True, type=click.IntRange(min=0), help="The voter to remove.")
 @click.option("--directory-id", metavar="ID", help="Default: the directory id of the voter with this node id.")
 @_DRY_RUN
@@ -134,7 +135,7 @@ def remove_voter(options: Options, node_id: int, directory_id: str | None, dry_r
     emit(options.output, document, heading=[_sentence(document, "remove", "Removed")])
 
 
-@click.command("transfer-leader")
+@click.command("transfer-leader", cls=NodeCommand)
 @click.option("--to", "target_id", type=click.IntRange(min=0), help="Default: the voter with the longest log.")
 @command
 def transfer_leader(options: Options, target_id: int | None) -> None:
@@ -181,7 +182,7 @@ async def _new_leader(
         await asyncio.sleep(_POLL_S)
 
 
-@click.command("can-restart")
+@click.command("can-restart", cls=NodeCommand)
 @click.option("--node-id", required=True, type=click.IntRange(min=0), help="The controller to restart.")
 @command
 def can_restart(options: Options, node_id: int) -> None:

@@ -120,10 +120,14 @@ def test_no_answer_through_a_broker_is_no_refusal(code: ErrorCode) -> None:
         (["topcs"], "No such command 'topcs'. Did you mean 'topics'?"),
         (["topics", "lst"], "No such command 'lst'. Did you mean 'list'?"),
         (["zzz"], "No such command 'zzz'."),
+        (["quorum", "transfer-leader", "1"], "Got unexpected extra argument (1). Did you mean --to 1?"),
+        (["quorum", "can-restart", "1"], "Missing option '--node-id'. Did you mean --node-id 1?"),
+        (["quorum", "remove-voter", "--timeout", "5", "2", "--dry-run"], "Did you mean --node-id 2?"),
+        (["quorum", "can-restart", "--timeout", "5"], "Missing option '--node-id'.\n"),
     ],
 )
 def test_a_mistyped_command_is_refused_with_the_right_one(words: list[str], said: str) -> None:
-    """For groups too, which are imported only when they are asked for."""
+    """For groups too, which are imported only when they are asked for. So is a node id without its option."""
     refused = CliRunner().invoke(cli, words)
     assert refused.exit_code == 2
     assert said in refused.stderr
