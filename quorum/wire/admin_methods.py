@@ -1,11 +1,10 @@
 """The methods of AdminService: one row each.
 
 A row says how the request is translated, who answers, and how the answer is translated back. `quorum.wire.admin` does for all
-rows what all have in common: certificates, the cluster's id, deadlines, forwarding, refusals. To add a method:
+rows what all have in common: certificates, the cluster's id, deadlines, forwarding, refusals.
 
-    1. Add the method to `admin.proto`, and run `make proto`.
-    2. Add its kind to `service_kit.rpc.api_methods`: a read or a change.
-    3. Add its row here. A row for a method that has none in the other table, or the other way round, fails the tests.
+Any function of a row may raise `Refused`, or `BadMessage` for a field with an impossible value. To add a method, follow *An admin
+RPC* in `docs/recipes.md`.
 """
 
 from collections.abc import Awaitable, Callable

@@ -51,7 +51,7 @@ class AdminServiceStub(object):
     method, the maximum holds; if it is negative, the request is refused. `next_page_token` of a page is `page_token` of the
     request for the next page, in which all other fields stay the same. Each page is as of its own `as_of_offset`: an item
     that was created or deleted between two pages may be missing or present, and all others are named once. Answers
-    without these fields are small: DescribeQuorum (at most 32 voters), ListSnapshots, DescribePartitionHealth.
+    of methods without these fields are always small.
     """
 
     def __init__(self, channel):
@@ -188,7 +188,7 @@ class AdminServiceServicer(object):
     method, the maximum holds; if it is negative, the request is refused. `next_page_token` of a page is `page_token` of the
     request for the next page, in which all other fields stay the same. Each page is as of its own `as_of_offset`: an item
     that was created or deleted between two pages may be missing or present, and all others are named once. Answers
-    without these fields are small: DescribeQuorum (at most 32 voters), ListSnapshots, DescribePartitionHealth.
+    of methods without these fields are always small.
     """
 
     def CreateTopics(self, request, context):
@@ -493,7 +493,7 @@ class AdminService(object):
     method, the maximum holds; if it is negative, the request is refused. `next_page_token` of a page is `page_token` of the
     request for the next page, in which all other fields stay the same. Each page is as of its own `as_of_offset`: an item
     that was created or deleted between two pages may be missing or present, and all others are named once. Answers
-    without these fields are small: DescribeQuorum (at most 32 voters), ListSnapshots, DescribePartitionHealth.
+    of methods without these fields are always small.
     """
 
     @staticmethod

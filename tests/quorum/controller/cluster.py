@@ -162,7 +162,8 @@ class Cluster:
 
     def assign(self, name: str, *replicas: tuple[NodeId, ...]) -> None:
         """A topic with just these replicas."""
-        assert self.create_one(NewTopic(name, assignment=replicas)).message == ""
+        result = self.create_one(NewTopic(name, assignment=replicas))
+        assert not result.message, result.message
 
     def leaders(self, name: str) -> list[NodeId]:
         return [partition.leader for partition in self.partitions(name)]

@@ -2,12 +2,14 @@
 
 import importlib
 import pkgutil
+import re
 from typing import Any, Final
 
 import pytest
 import quorum_rpc.v1
 from quorum_rpc.v1 import admin_pb2
 
+from clients.admin import AdminClient
 from clients.calls import METHODS as CLIENT_METHODS
 from quorum.controller.protocol.commands import DEFAULT_COUNT
 from quorum.wire.admin import AdminService
@@ -118,6 +120,16 @@ def test_the_client_knows_the_method_of_each_request() -> None:
     assert len(set(known)) == len(known), f"two methods share a type of request: {known}"
     assert not (missing := ADMIN.keys() - {"Submit", *known}), f"clients/calls.py does not know {missing}"
     assert not (extra := set(known) - ADMIN.keys()), f"no row in service_kit/rpc/api_methods.py for {extra}"
+
+
+NAMES_OF_THE_CLIENT: Final = {"IncrementalAlterConfigs": "alter_configs", "DescribePartitionHealth": "partition_health"}
+
+
+def test_the_client_has_a_method_for_each_method() -> None:
+    """A method of `AdminClient` has the name of the call in snake case; the exceptions are above."""
+    names = {name: NAMES_OF_THE_CLIENT.get(name, re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()) for name in ADMIN}
+    missing = {name for name, method in names.items() if not hasattr(AdminClient, method)}
+    assert not missing, f"clients/admin.py has no method for {missing}"
 
 
 def test_a_stream_s_calls_are_rows() -> None:

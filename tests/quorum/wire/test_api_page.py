@@ -15,13 +15,26 @@ SCRIPT: Final = runpy.run_path(str(ROOT / "scripts" / "api_page.py"))
 COMMENTS: Final[dict[str, str]] = SCRIPT["comments"]()
 
 
+NEED_A_STATE: Final = {
+    "VoterService.ReadLog": {"STORAGE_ERROR"},
+    "VoterService.AddVoter": {"BROKER_NOT_AVAILABLE"},
+    "VoterService.RemoveVoter": {"BROKER_NOT_AVAILABLE"},
+    "VoterService.UpdateVoter": {"BROKER_NOT_AVAILABLE"},
+    "AdminService.DeleteTopics": {"POLICY_VIOLATION", "TOPIC_DELETION_DISABLED"},
+    "AdminService.ElectLeaders": {"PREFERRED_LEADER_NOT_AVAILABLE"},
+    "AdminService.RemoveVoter": {"NOT_READY"},
+}
+"""The errors that no request alone can cause: the node has to be in a certain state, or to have a certain config."""
+
+
 def _named(comment: str) -> set[str]:
     return {code.name for code in ErrorCode} & set(re.findall(r"[A-Z_]{6,}", comment))
 
 
 def test_the_page_is_fresh() -> None:
-    """If this fails: python scripts/api_page.py, and read the diff."""
-    assert (ROOT / "docs" / "api.md").read_text() == SCRIPT["page"]()
+    """The page has a table for each service and message; nobody writes in it by hand."""
+    is_fresh = (ROOT / "docs" / "api.md").read_text() == SCRIPT["page"]()
+    assert is_fresh, "docs/api.md is stale: run `make pages`, and commit the page with the code"
 
 
 def test_everything_has_a_comment() -> None:
@@ -37,3 +50,14 @@ def test_a_method_s_comment_names_its_errors(rpc: str) -> None:
     if rpc == "AdminService.Submit":
         known |= _named(COMMENTS["AdminService.CreateTopics"])
     assert {row.code.name for row in TABLE[rpc]} <= known
+
+
+@pytest.mark.parametrize("rpc", TABLE)
+def test_each_error_in_a_method_s_comment_has_a_row(rpc: str) -> None:
+    """The codes after "Errors:" or "Errors of a topic:". A code that no node returns would mislead every client."""
+    lists = re.findall(r"Errors(?: of an? \w+)?:([^.]*)", re.sub(r"\([^)]*\)", "", COMMENTS[rpc]))
+    named = {code for codes in lists for code in re.findall(r"[A-Z_]{6,}", codes)}
+    rows = {row.code.name for row in TABLE[rpc]}
+    missing = named - rows - NEED_A_STATE.get(rpc, set())
+    assert not missing, f"{rpc}: no row in tests/quorum/wire/test_refusals.py expects {missing}"
+    assert not (extra := NEED_A_STATE.get(rpc, set()) - (named - rows)), f"{rpc}: NEED_A_STATE needs no {extra}"

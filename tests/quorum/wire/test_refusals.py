@@ -1,8 +1,8 @@
 """Every RPC between controllers, of brokers and of operators, and every way in which a request of it can be bad.
 
 Law: a bad request is refused with the code that its row names, and changes nothing: not the role, epoch, vote or log of the
-controller, nor its image. (The codes of the quorum's RPCs are those of KIP-595, KIP-630, KIP-853 and KIP-996.) Who adds an RPC
-adds its rows: the services are asked which they have.
+controller, nor its image. (The codes of the quorum's RPCs are those of KIP-595, KIP-630, KIP-853 and KIP-996.) Every RPC of the
+.proto files has rows here.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 import pytest
+from quorum_rpc.v1.admin_pb2 import ConfigResource, ReplicaList
 from quorum_rpc.v1.client_pb2 import MetadataCursor
 from quorum_rpc.v1.common_pb2 import FeatureRange
 
@@ -361,6 +362,7 @@ OPERATORS: Final = {
         of_operators("topics.0.partitions", (1 << 31) - 1, E.POLICY_VIOLATION),
         of_operators("topics.0.replication_factor", 0, E.INVALID_REPLICATION_FACTOR),
         of_operators("topics.0.replication_factor", 99, E.INVALID_REPLICATION_FACTOR),
+        of_operators("topics.0.assignment", [ReplicaList(broker_ids=[77])], E.INVALID_REPLICA_ASSIGNMENT),
         of_operators("topics.0.configs.0.key", "no.such.key", E.INVALID_CONFIG),
         of_operators("topics.0.configs.0.value", "many", E.INVALID_CONFIG),
         Row("10,001 topics", busy, many("topics", 10_001), E.INVALID_REQUEST),
@@ -369,6 +371,7 @@ OPERATORS: Final = {
     "CreatePartitions": (
         *CHANGES,
         of_operators("topics.0.name", "nobody", E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_operators("topics.0.assignment", [ReplicaList(broker_ids=[77])], E.INVALID_REPLICA_ASSIGNMENT),
         of_operators("topics.0.total_count", 1, E.INVALID_PARTITIONS),
         of_operators("topics.0.total_count", -1, E.INVALID_PARTITIONS),
         of_operators("topics.0.total_count", (1 << 31) - 1, E.POLICY_VIOLATION),
@@ -384,6 +387,7 @@ OPERATORS: Final = {
         *CHANGES,
         of_operators("alterations.0.resource.resource_type", 99, E.INVALID_REQUEST),
         of_operators("alterations.0.resource.name", "nobody", E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_operators("alterations.0.resource", ConfigResource(resource_type=4, name="77"), E.BROKER_ID_NOT_REGISTERED),
         of_operators("alterations.0.operations.0.kind", 99, E.INVALID_REQUEST),
         of_operators("alterations.0.operations.0.key", "no.such.key", E.INVALID_CONFIG),
         of_operators("alterations.0.operations.0.value", "many", E.INVALID_CONFIG),
