@@ -10,13 +10,12 @@ A broker that fetches too early receives "not ready": the broker waits, and neit
 """
 
 import contextlib
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import CorruptLog, ErrorCode
-from metadata_log.format.ids import Epoch, Offset, Uuid
+from metadata_log.format.ids import Epoch, Offset
 from metadata_log.format.records import Record, SnapshotMark
 from metadata_log.store.log_view import LogView
 from quorum.controller.controller import Controller
@@ -31,8 +30,9 @@ from quorum.runtime.active.waiting_room import (
     ClientRequest,
     Deferred,
     DeferredAnswers,
-    EarlyRequests,
     FollowUp,
+    FollowUps,
+    WaitingRoom,
     unknown_outcome,
 )
 from quorum.runtime.image.snapshotter import Snapshotter
@@ -49,18 +49,20 @@ from quorum.runtime.protocol.requests import (
 from quorum.runtime.protocol.tallies import Tallies
 from quorum.runtime.protocol.world import Answer, BrokerFetch, Read, ReplyTo, Submission, World
 
-EARLY_MAX = 10_000
-"""Maximum number of requests that a leader holds until it is active; further requests are refused."""
-BACKLOG_PER_TURN_MAX = 128
-"""Maximum number of held requests that a new active controller takes in a turn."""
-BACKLOG_RECORDS_PER_TURN_MAX = 1_000
-"""How many records held requests may write before the rest waits for the next turn.
+WAITING_MAX = 10_000
+"""Maximum number of requests that wait to be begun; further requests are refused."""
+BEGUN_PER_TURN_MAX = 128
+"""Maximum number of waiting requests that a new active controller begins in a turn."""
+BEGUN_RECORDS_PER_TURN_MAX = 1_000
+"""How many records waiting requests may write before the rest waits for the next turn.
 
 For example, 128 topics of 10,000 partitions take six seconds; in that time another node would be elected."""
 INTERNAL_DEADLINE_MS = 60_000
 """The deadline of commands that no client has sent."""
 MARK_REASON_CHARS_MAX = 1_000
 """Maximum length of a mark's reason. A mark must fit into a batch, and stays in the log for ever."""
+
+EXPIRED = "the deadline of the request passed before this controller began it; nothing was done, try again"
 
 Pending: TypeAlias = CommandReply | SnapshotMarked | Refused | None
 
@@ -121,12 +123,8 @@ class ActiveController:
             lease_ms=lease_ms,
             found_damage=found_damage,
         )
-        self._early = EarlyRequests()
-        self._follow_ups: deque[FollowUp] = deque()
-        self._backlog: deque[ClientRequest] = deque()
-        """Requests from before the node was active, and later requests that arrived before the backlog was empty."""
-        self._unfinished: set[Uuid] = set()
-        """The ids of requests that take several batches, and whose last batch is not written yet."""
+        self._waiting = WaitingRoom()
+        self._follow_ups = FollowUps()
         self._read_token = 0
         self._mark_pending = False
         self._now_ms = 0
@@ -145,34 +143,28 @@ class ActiveController:
         self.controller.activate(self._state.committed, now_ms)
         if "metadata.version" not in self._state.committed.features:
             self._decide(BootstrapFeatures(), None, now_ms + INTERNAL_DEADLINE_MS)
-        self._backlog.extend(self._early.take_all())
 
     def end(self, why: str, hint: LeaderHint) -> None:
         """Ends the leadership: every waiting client is refused, and the proposed image is dropped.
 
         A client whose records are in the log hears that the change may have happened; any other client, that nothing was done.
         """
-        for early in self._early.take_all():
-            self._world.reply(early.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
+        for waiting in self._waiting.drain():
+            self._world.reply(waiting.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
         if not self.on:
             return
         self.on = False
         self.story.applied(self._state.applied)
         self.story.drop()
-        for waiting in self._backlog:
-            self._world.reply(waiting.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
-        self._backlog.clear()
         for deferred in self._deferred.drain():
             refusal = unknown_outcome(why) if deferred.wrote else Refused(ErrorCode.NOT_CONTROLLER, why, hint)
             self._world.reply(deferred.reply_to, refusal)
         self._feed.end(Refused(ErrorCode.NOT_CONTROLLER, why, hint))
-        for follow_up in self._follow_ups:
+        for follow_up in self._follow_ups.drain():
             if follow_up.reply_to is not None:
                 known = not follow_up.wrote and follow_up.is_begun
                 refusal = Refused(ErrorCode.NOT_CONTROLLER, why, hint) if known else unknown_outcome(why)
                 self._world.reply(follow_up.reply_to, refusal)
-        self._follow_ups.clear()
-        self._unfinished.clear()
         self._state.stop_proposing()
         self.controller.deactivate()
 
@@ -181,20 +173,17 @@ class ActiveController:
     def take(self, event: ClientRequest, now_ms: int) -> None:
         """Takes a client's request while the node leads."""
         self._now_ms = now_ms
-        if self.on and self._backlog:
-            self._backlog.append(event)
-        elif self.on:
-            self._take(event)
-        elif len(self._early) < EARLY_MAX:
-            self._early.add(event)
+        if self.on and not self._waiting:
+            self._begin_request(event)
+        elif len(self._waiting) < WAITING_MAX:
+            self._waiting.add(event)
         else:
-            text = f"this controller was just elected, and {EARLY_MAX:,} requests wait already; nothing was done, try again"
+            text = f"this controller was just elected, and {WAITING_MAX:,} requests wait already; nothing was done, try again"
             self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
 
-    def _take(self, event: ClientRequest) -> None:
+    def _begin_request(self, event: ClientRequest) -> None:
         if event.deadline_ms <= self._now_ms:
-            text = "the deadline of the request passed before the controller began it; nothing was done, try again"
-            self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
+            self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, EXPIRED))
         elif isinstance(event, Submission):
             self._submit(FollowUp(event.command, event.reply_to, event.deadline_ms, event.identity, is_begun=False))
         elif isinstance(event, Read):
@@ -214,8 +203,8 @@ class ActiveController:
         """Decides a new request; a request that was decided before gets its earlier outcome."""
         if asked.identity is None:
             self._decide(asked.command, asked.reply_to, asked.deadline_ms)
-        elif asked.identity.request_id in self._unfinished:
-            self._follow_ups.append(asked)
+        elif self._follow_ups and self._follow_ups.is_deciding(asked.identity.request_id):
+            self._follow_ups.add(asked)
         else:
             self._decide_once(asked, asked.identity)
 
@@ -244,7 +233,6 @@ class ActiveController:
         try:
             decision, end = self._deciding.decide(command, self._now_ms, identity, is_asked=reply_to is not None)
         except DecisionFailed as failed:
-            self._finished(identity)
             if reply_to is not None:
                 # Answer at once: a waiting caller would get NOT_CONTROLLER from the resignation, and clients repeat after that.
                 told = unknown_outcome(f"cut short: {failed}") if wrote else failed.refusal()
@@ -253,7 +241,6 @@ class ActiveController:
                 raise
             return
         except Refused as refused:
-            self._finished(identity)
             # A refusal such as "already exists" may depend on uncommitted records, so a refusal waits like an answer.
             if reply_to is not None:
                 refusal = unknown_outcome(f"cut short: {refused.message}") if wrote else refused
@@ -261,19 +248,12 @@ class ActiveController:
             return
         wrote = wrote or end is not None
         if decision.then is not None:
-            self._follow_ups.append(FollowUp(decision.then, reply_to, deadline_ms, identity, wrote))
-            if identity is not None:
-                self._unfinished.add(identity.request_id)
+            self._follow_ups.add(FollowUp(decision.then, reply_to, deadline_ms, identity, wrote))
             return
-        self._finished(identity)
         if reply_to is not None and end is not None:
             self._wait(reply_to, end, decision.answer(end), deadline_ms, wrote=True)
         elif reply_to is not None:
             self._wait_confirmed(reply_to, decision.answer(self._log.shape.end), deadline_ms, wrote=wrote)
-
-    def _finished(self, identity: RequestIdentity | None) -> None:
-        if identity is not None:
-            self._unfinished.discard(identity.request_id)
 
     def _mark(self, reason: str) -> Offset:
         batch = self._seal([SnapshotMark(reason)])
@@ -331,7 +311,7 @@ class ActiveController:
             self._world.reply(event.reply_to, refused)
             return
         if decision.then is not None:
-            self._follow_ups.append(FollowUp(decision.then, None, now_ms + INTERNAL_DEADLINE_MS))
+            self._follow_ups.add(FollowUp(decision.then, None, now_ms + INTERNAL_DEADLINE_MS))
         self._feed.serve(event, now_ms)
 
     # --- time and commits ------------------------------------------------------------------------------------------
@@ -339,9 +319,8 @@ class ActiveController:
     def fire_timers(self, now_ms: int) -> None:
         """Refuses requests past their deadlines, answers waiting brokers, then decides at most one due command of its own."""
         self._now_ms = now_ms
-        for early in self._early.expired(now_ms):
-            text = "this controller was just elected and is not active yet; nothing was done, try again"
-            self._world.reply(early.reply_to, Refused(ErrorCode.NOT_READY, text))
+        for waiting in self._waiting.expired(now_ms):
+            self._world.reply(waiting.reply_to, Refused(ErrorCode.NOT_READY, EXPIRED))
         if not self.on:
             return
         for deferred in self._deferred.deadlines.expired(now_ms):
@@ -357,12 +336,9 @@ class ActiveController:
         """Ends a turn: continues long decisions, answers callers with committed records, wakes brokers, marks a snapshot."""
         self._now_ms = now_ms
         if self._follow_ups:
-            self._go_on(self._follow_ups.popleft())
-        enough = self._log.shape.end + BACKLOG_RECORDS_PER_TURN_MAX
-        for _ in range(min(len(self._backlog), BACKLOG_PER_TURN_MAX)):
-            if self._log.shape.end >= enough:
-                break
-            self._take(self._backlog.popleft())
+            self._go_on(self._follow_ups.take())
+        if self._waiting:
+            self._begin_some()
         applied = self._state.applied
         self.story.applied(applied)
         for deferred in self._deferred.ready(applied):
@@ -372,6 +348,13 @@ class ActiveController:
             self._world.reply(deferred.reply_to, reply)
         if self._feed.settle(now_ms):
             self._mark_if_due(wall_ms)
+
+    def _begin_some(self) -> None:
+        enough = self._log.shape.end + BEGUN_RECORDS_PER_TURN_MAX
+        for _ in range(min(len(self._waiting), BEGUN_PER_TURN_MAX)):
+            if self._log.shape.end >= enough:
+                break
+            self._begin_request(self._waiting.take())
 
     def _go_on(self, next_step: FollowUp) -> None:
         command, reply_to, deadline_ms, identity, wrote, is_begun = next_step
@@ -401,12 +384,13 @@ class ActiveController:
 
     @property
     def has_more_to_do(self) -> bool:
-        return bool(self._follow_ups or self._backlog)
+        return bool(self._follow_ups or self._waiting)
 
     def next_deadline_ms(self) -> int | None:
         if not self.on:
-            return self._early.deadlines.next_ms()
+            return self._waiting.deadlines.next_ms()
         return soonest(
+            self._waiting.deadlines.next_ms(),
             self._deferred.deadlines.next_ms(),
             self._feed.next_deadline_ms(),
             self.controller.next_deadline_ms(),

@@ -1,5 +1,5 @@
-"""Holds waiting callers, each with a deadline. Answers wait for a commit, reads for a confirmation, brokers' fetches for new
-records, and early requests for the start of a new active controller.
+"""Holds waiting callers, each with a deadline. Requests wait until a new active controller begins them, answers wait for a
+commit, reads for a confirmation, and brokers' fetches for new records.
 
 An answer leaves when its records are committed *and applied on this node*. A read, and a decision without records, wait for two
 things: the offset at the end of the log when they were made, because they may have seen uncommitted records; and a round in which
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NodeId, Offset
+from metadata_log.format.ids import NodeId, Offset, Uuid
 from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.protocol.requests import MetadataFetch, Refused, SnapshotMarked
@@ -169,38 +169,58 @@ ClientRequest: TypeAlias = Submission | Read | SnapshotWanted
 
 
 @dataclass(slots=True)
-class EarlyRequest:
-    """A client's request to a leader that is not active yet."""
+class WaitingRequest:
+    """A client's request that is not begun."""
 
     event: ClientRequest
     done: bool = False
 
 
-class EarlyRequests:
-    """The requests that wait until a new leader is active, in the order of their arrival."""
+class WaitingRoom:
+    """The requests that an active controller has not begun, in the order of their arrival.
+
+    Before a new leader is active, all requests wait. Then the leader takes them in parts, one part each turn, and later requests
+    wait behind them. Example with 300 requests, of which a turn takes 128:
+        1. leader 1 is elected; 300 clients ask it before it is active; 50 of the requests expire, and are refused;
+        2. leader 1 becomes active, and takes 128 requests; 10 more clients ask it, and 132 requests wait;
+        3. the next turn takes 128 of them; the turn after that takes the last 4, and the room is empty.
+    From then on, requests do not wait here.
+    """
 
     def __init__(self) -> None:
-        self.deadlines: Deadlines[EarlyRequest] = Deadlines()
-        self._by_caller: dict[ReplyTo, EarlyRequest] = {}
+        self.deadlines: Deadlines[WaitingRequest] = Deadlines()
+        self._queue: deque[WaitingRequest] = deque()
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._by_caller)
+        return self._count
 
     def add(self, event: ClientRequest) -> None:
-        early = self._by_caller[event.reply_to] = EarlyRequest(event)
-        self.deadlines.add(early, event.deadline_ms)
+        waiting = WaitingRequest(event)
+        self._queue.append(waiting)
+        self._count += 1
+        self.deadlines.add(waiting, event.deadline_ms)
 
     def expired(self, now_ms: int) -> Iterator[ClientRequest]:
-        for early in self.deadlines.expired(now_ms):
-            del self._by_caller[early.event.reply_to]
-            yield early.event
+        """Yields and removes the requests whose deadline has passed."""
+        for waiting in self.deadlines.expired(now_ms):
+            self._count -= 1
+            yield waiting.event
 
-    def take_all(self) -> list[ClientRequest]:
-        """Returns and removes all requests."""
-        events = [early.event for early in self._by_caller.values()]
-        self._by_caller.clear()
+    def take(self) -> ClientRequest:
+        """Returns and removes the oldest request. The room is not empty."""
+        while (waiting := self._queue.popleft()).done:
+            pass
+        waiting.done = True
+        self._count -= 1
+        return waiting.event
+
+    def drain(self) -> Iterator[ClientRequest]:
+        """Yields and removes all requests, because the leadership has ended."""
+        while self._count:
+            yield self.take()
+        self._queue.clear()
         self.deadlines.clear()
-        return events
 
 
 class FollowUp(NamedTuple):
@@ -213,3 +233,30 @@ class FollowUp(NamedTuple):
     wrote: bool = False
     """True if the log has some records of the decision, so that no later answer may say that nothing was done."""
     is_begun: bool = True
+
+
+class FollowUps:
+    """The decisions that take several batches, and the repeated requests that wait for such a decision. A turn continues one."""
+
+    def __init__(self) -> None:
+        self._queue: deque[FollowUp] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._queue)
+
+    def add(self, follow_up: FollowUp) -> None:
+        self._queue.append(follow_up)
+
+    def take(self) -> FollowUp:
+        return self._queue.popleft()
+
+    def drain(self) -> Iterator[FollowUp]:
+        while self._queue:
+            yield self._queue.popleft()
+
+    def is_deciding(self, request_id: Uuid) -> bool:
+        """True if the request with this id is begun, and its last batch is not written yet."""
+        return any(
+            each.is_begun and each.identity is not None and each.identity.request_id == request_id
+            for each in self._queue
+        )

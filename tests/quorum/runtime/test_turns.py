@@ -22,7 +22,7 @@ from quorum.controller.protocol.commands import (
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.runtime import callers, inbox
 from quorum.runtime.active import active_controller
-from quorum.runtime.active.active_controller import BACKLOG_PER_TURN_MAX
+from quorum.runtime.active.active_controller import BEGUN_PER_TURN_MAX
 from quorum.runtime.inbox import TURN_REQUESTS_MAX
 from quorum.runtime.protocol.requests import ReadView, Refused
 from quorum.runtime.protocol.world import Event, Read, Submission
@@ -71,7 +71,7 @@ def test_a_broker_of_200_000_partitions_is_walked_in_slices() -> None:
 def test_what_came_early_is_taken_in_parts() -> None:
     """A new leader may find ten thousand requests waiting; between two parts of them followers and brokers are heard."""
     lone = LoneNode(formatted_disk(voters_of([1])))
-    reads = [lone.new_reply_to() for _ in range(3 * BACKLOG_PER_TURN_MAX)]
+    reads = [lone.new_reply_to() for _ in range(3 * BEGUN_PER_TURN_MAX)]
     lone.turn(*[Read(reply_to, lone.now_ms + 1_000) for reply_to in reads])
     assert not lone.node.active.on
     left: list[int] = []
@@ -80,14 +80,14 @@ def test_what_came_early_is_taken_in_parts() -> None:
             lone.finish(lone.jobs[0])
         else:
             lone.turn()
-        left.append(len(lone.node.active._backlog))
-    assert [count for count in left if count] == [2 * BACKLOG_PER_TURN_MAX, BACKLOG_PER_TURN_MAX]
+        left.append(len(lone.node.active._waiting))
+    assert [count for count in left if count] == [2 * BEGUN_PER_TURN_MAX, BEGUN_PER_TURN_MAX]
     assert all(isinstance(each, ReadView) for each in lone.answers.values())
     assert list(lone.answers) == reads
 
 
 def test_what_came_early_and_writes_much_is_taken_in_smaller_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(active_controller, "BACKLOG_RECORDS_PER_TURN_MAX", 6)
+    monkeypatch.setattr(active_controller, "BEGUN_RECORDS_PER_TURN_MAX", 6)
     lone = LoneNode(formatted_disk(voters_of([1])))
     asked = [Submission(_configs(n), lone.new_reply_to(), lone.now_ms + 1_000) for n in range(5)]
     lone.turn(*asked)
@@ -97,7 +97,7 @@ def test_what_came_early_and_writes_much_is_taken_in_smaller_parts(monkeypatch: 
             lone.finish(lone.jobs[0])
         else:
             lone.turn()
-        left.append(len(lone.node.active._backlog))
+        left.append(len(lone.node.active._waiting))
     assert [count for count in left if count][:2] == [3, 1], "four records each"
     assert all(isinstance(each, AlterConfigsReply) for each in lone.answers.values())
 
