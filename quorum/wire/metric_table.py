@@ -1,14 +1,7 @@
 """The table of a controller's metrics: name, kind, help, reader, labels. `docs/metrics.md` is generated from it.
 
-To add a metric, for example a counter of refused votes:
-
-    1. Add a field to `quorum.runtime.protocol.tallies`, and count where votes are refused. A gauge needs no field: its row
-       reads the node's status.
-    2. Add a row here, with a reader: `lambda of: of.tallies.refused_votes`.
-    3. Run `python scripts/metrics_page.py`.
-
 Names follow Prometheus: base units (seconds, bytes) at the end, `_total` after a counter, no abbreviation.
-A node shows NaN for an unknown number.
+A node shows NaN for an unknown number. To add a metric: `docs/recipes.md`, *A metric*.
 """
 
 from collections.abc import Mapping

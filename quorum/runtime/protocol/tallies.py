@@ -1,10 +1,7 @@
 """The counters and histograms of a running controller. `quorum.wire.metric_table` gives each tally its name.
 
-A node owns one `Tallies` (`node.tallies`); the node's parts and the loop add to its fields. The pure rooms count nothing: their
-results say what happened, and the runtime counts. Example: to count the elections won,
-    1. add the field `elections_won` here;
-    2. call `tallies.elections_won.add()` in the runtime when a transition to leader is reported;
-    3. give the field a row in the table.
+A node owns one `Tallies` (`node.tallies`); the node, its active controller and the loop add to its fields. The pure rooms count
+nothing: their results say what happened, and the runtime counts. To add a metric: `docs/recipes.md`, *A metric*.
 """
 
 from quorum.controller.protocol.happenings import KINDS
@@ -46,7 +43,7 @@ class Tallies:
             self.elections_won.add()
 
     def count_job(self, job: Job, seconds: float) -> None:
-        """Counts a job that ended well."""
+        """Counts a job that ended well, on the job's thread. `Node._finish` learns of all jobs, also of jobs that failed."""
         if isinstance(job, FlushJob):
             self.flush_seconds.observe(seconds)
         elif isinstance(job, WriteSnapshotJob):

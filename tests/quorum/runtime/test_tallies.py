@@ -1,11 +1,13 @@
 """What a running controller measures of itself."""
 
+import contextlib
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from quorum.runtime.commit_meter import WAITING_MAX, CommitMeter
+from quorum.runtime.protocol.tallies import Tallies
 from service_kit.process.tallies import Histogram
 from tests.quorum.runtime.quorum_of_three import quorum_of_three, until
 
@@ -47,6 +49,12 @@ QUIET: Final = {
 """The tallies that this test does not fill, each with its reason and the test that fills it."""
 
 
+def empty(tallies: Tallies) -> set[str]:
+    """The names of the tallies to which nothing was added."""
+    counts = {name: each.count if isinstance(each, Histogram) else each.total for name, each in vars(tallies).items()}
+    return {name for name, count in counts.items() if count == 0}
+
+
 @pytest.mark.slow
 async def test_a_quorum_at_work_fills_every_tally(tmp_path: Path) -> None:
     """Turns, flushes and fetches are measured everywhere, commits, snapshots and the election on the leader."""
@@ -59,13 +67,9 @@ async def test_a_quorum_at_work_fills_every_tally(tmp_path: Path) -> None:
         assert active.tallies.commit_seconds.count > 0
         assert sum(active.tallies.fetch_seconds.series["voter",].counts) > 0
         assert active.tallies.elections.total >= active.tallies.elections_won.total == 1
-        await until(lambda: active.tallies.snapshot_write_seconds.count > 0)
-        counts = {
-            name: tally.count if isinstance(tally, Histogram) else tally.total
-            for name, tally in vars(active.tallies).items()
-        }
-        empty = {name for name, count in counts.items() if count == 0}
-        assert not (missing := empty - QUIET.keys()), (
-            f"nothing adds to {missing}; or add the tally to QUIET, with a reason"
+        with contextlib.suppress(TimeoutError):  # other threads add to some tallies, a little later
+            await until(lambda: not empty(active.tallies) - QUIET.keys())
+        assert not (missing := empty(active.tallies) - QUIET.keys()), (
+            f"nothing adds to {missing} in a healthy quorum; if that is right, name it in QUIET, with the test that fills it"
         )
-        assert not (filled := QUIET.keys() - empty), f"QUIET names {filled}, which is filled here"
+        assert not (filled := QUIET.keys() - empty(active.tallies)), f"QUIET names {filled}, which is filled here"
