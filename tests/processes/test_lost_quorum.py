@@ -78,7 +78,7 @@ async def test_the_last_of_three_says_at_once_that_nobody_leads(three: Cluster) 
         for command, words in (
             (("quorum", "status"), "NoLeader: for "),
             (("quorum", "replication"), "no leader for "),
-            (("health",), "nobody leads, for "),
+            (("health",), "no controller leads, for "),
         ):
             ran = await asyncio.to_thread(quorumctl, "-C", survivor.endpoint, *command)
             assert ran.returncode == 10, ran
