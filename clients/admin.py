@@ -10,7 +10,7 @@ an answer. `clients.calls` says how a call finds the leader, and what becomes of
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from quorum_rpc.v1 import admin_pb2, common_pb2, voter_pb2
 
@@ -18,10 +18,6 @@ from clients.calls import Calls
 from clients.errors import AdminError
 from clients.submit_stream import SubmitStream
 from metadata_log.format.errors import ErrorCode
-
-TOPIC: Final = 2
-BROKER: Final = 4
-"""Config resource types."""
 
 
 class AdminClient(Calls):

@@ -13,6 +13,8 @@ This package only re-exports. `quorumctl`, the tests and the examples import fro
 the thing. A name that is not in `__all__` may change with any release.
 """
 
+from quorum_rpc.v1 import admin_pb2
+
 from clients.admin import AdminClient
 from clients.errors import AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered
 from clients.metadata.client_metadata import (
@@ -28,11 +30,14 @@ from clients.metadata.cluster import Cluster, ClusterNode, PartitionView, TopicP
 from clients.metadata.seen import ViewVersion
 from clients.submit_stream import SubmitStream
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from service_kit.process.release import release
 from service_kit.rpc.dial import Dialer
 from service_kit.security.tls import TlsFiles
 
 __all__ = [
+    "BROKER_RESOURCE",
+    "TOPIC_RESOURCE",
     "AdminClient",
     "AdminError",
     "ClientMetadata",
@@ -56,6 +61,7 @@ __all__ = [
     "WaitOnMetadata",
     "Waited",
     "__version__",
+    "admin_pb2",
     "least_loaded_node",
 ]
 

@@ -1,4 +1,5 @@
-"""Writes docs/configuration.md: every key of both daemons, from the classes with the keys.
+"""Writes docs/configuration.md: every key of both daemons, from the classes with the keys, and the configs of topics and brokers,
+from `quorum/controller/topics/config_keys.py`.
 
 `python scripts/config_page.py` writes the file; tests/test_generated_pages.py fails while it says something else.
 """
@@ -44,6 +45,18 @@ the file, and `--set node.id=1` overrides both. A wrong configuration is refused
 
 Lists are written as YAML lists, or as text with commas. The unit of a number is the end of its key: `ms` milliseconds, `bytes`
 bytes.
+"""
+
+SET_BY: Final = {
+    "topic": """Set these keys with `quorumctl topics create --config KEY=VALUE`, `quorumctl topics apply FILE`, or
+`IncrementalAlterConfigs`. `quorumctl topics describe` shows the keys that were set.
+""",
+    "broker": """Set these keys with `IncrementalAlterConfigs` ([example](clients.md#configs-of-brokers)). `brokerd` refuses
+these keys in its own configuration. `quorumctl brokers describe` shows the keys that were set.
+""",
+}
+USES: Final = """The controllers store these values. They use `min.insync.replicas` for health counts and
+`unclean.leader.election.enable` for elections; your data plane uses the other values.
 """
 
 
@@ -130,13 +143,11 @@ def page() -> str:
             *(f"| `{each.name}` | {each.type} | {each.default} | {each.unit} | {each.text} |" for each in keys(model)),
             "",
         ]
-    uses = """The controllers store these values. They use `min.insync.replicas` for health counts and
-`unclean.leader.election.enable` for elections; your data plane uses the other values.
-"""
     for what, table in (("topic", TOPIC_KEYS), ("broker", BROKER_KEYS)):
         parts += [
             f"## Keys of a {what} in a running cluster\n",
-            uses,
+            SET_BY[what],
+            USES,
             "| key | value | default |\n|---|---|---|",
             *(f"| `{each.name}` | {_values(each)} | {_quoted(each.default)} |" for each in table.values()),
             "",

@@ -36,8 +36,10 @@ def config_keys() -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("script", PAGES)
 def test_the_page_is_fresh(script: str) -> None:
-    """If this fails: python scripts/SCRIPT_page.py, and read the diff."""
-    assert (ROOT / "docs" / f"{PAGES[script]}.md").read_text() == run(script)["page"]()
+    """A page that is older than the code misleads operators."""
+    page = f"docs/{PAGES[script]}.md"
+    is_fresh = (ROOT / page).read_text() == run(script)["page"]()
+    assert is_fresh, f"{page} is stale: run `make pages`, and commit the page with the code"
 
 
 def test_every_config_key_has_one_short_docstring() -> None:

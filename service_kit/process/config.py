@@ -29,6 +29,10 @@ DEFAULT: Final = "default"
 HIDDEN: Final = "[hidden]"
 _SECRET_WORDS: Final = frozenset({"password", "secret", "token", "credential"})
 _SHOWN_CHARS_MAX: Final = 80
+ELSEWHERE: Final = (
+    "no such key; docs/configuration.md has the keys of this daemon, and the configs of a running cluster"
+)
+"""For example, an operator of Kafka would write the broker config `num.io.threads` into the file of each broker."""
 NO_PATH: Final = "a path expected, not an empty text; leave the key out to have none"
 
 
@@ -157,7 +161,7 @@ def _put(given: dict[str, Any], field: _Field, value: object) -> None:
 
 def _unknown(key: str, fields: Mapping[str, _Field]) -> str:
     near = difflib.get_close_matches(key, fields, n=1, cutoff=0.7)
-    return f"no such key; did you mean {near[0]}?" if near else "no such key"
+    return f"no such key; did you mean {near[0]}?" if near else ELSEWHERE
 
 
 def _problems(

@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from quorum_rpc.v1 import admin_pb2
 
-from clients.admin import TOPIC
 from clients.calls import METHODS
-from metaquorum import AdminClient, AdminError, ErrorCode, Unanswered
+from metaquorum import TOPIC_RESOURCE, AdminClient, AdminError, ErrorCode, Unanswered
 from service_kit.rpc.api_methods import changes_nothing
 from tests.chaos.history import Kind, Operation, Outcome, State
 
@@ -112,7 +111,7 @@ async def _call(admin: AdminClient, kind: Kind, key: str, number: int, dice: ran
             return _of(created.results[0].error, created.offset)
         case Kind.SET:
             operation = admin_pb2.ConfigOperation(kind=admin_pb2.ConfigOperation.SET, key=REGISTER, value=str(number))
-            resource = admin_pb2.ConfigResource(resource_type=TOPIC, name=key)
+            resource = admin_pb2.ConfigResource(resource_type=TOPIC_RESOURCE, name=key)
             altered = await admin.alter_configs([admin_pb2.ConfigAlteration(resource=resource, operations=[operation])])
             return _of(altered.results[0].error, altered.offset)
         case Kind.DELETE:
@@ -122,7 +121,7 @@ async def _call(admin: AdminClient, kind: Kind, key: str, number: int, dice: ran
             topics = await admin.describe_topics([key])
             return _seen(topics.topics[0], topics.as_of_offset)
         case Kind.READ:
-            configs = await admin.describe_configs([admin_pb2.ConfigResource(resource_type=TOPIC, name=key)])
+            configs = await admin.describe_configs([admin_pb2.ConfigResource(resource_type=TOPIC_RESOURCE, name=key)])
             return _seen(configs.resources[0], configs.as_of_offset)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
-from service_kit.process.config import NO_PATH, Config, ConfigErrors, ConfigProblem, effective, load_config
+from service_kit.process.config import ELSEWHERE, NO_PATH, Config, ConfigErrors, ConfigProblem, effective, load_config
 from service_kit.process.endpoints import HostPort, NodeAddress, parse_node_address
 from service_kit.process.settings import canonical_key
 from service_kit.security.tls_config import SecureConfig
@@ -95,7 +95,7 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
     assert mistakes(tmp_path, text, {"METAQUORUM__WHAT": "1"}, ["verbose", "verbose=perhaps"]) == [
         "--set: key=value expected, not 'verbose'",
         "c.yaml:1: election.timout.ms: no such key; did you mean election.timeout.ms?",
-        "METAQUORUM__WHAT: what: no such key",
+        f"METAQUORUM__WHAT: what: {ELSEWHERE}",
         "node.id: required, but not given",
         "c.yaml:3: controller.quorum.voters: host:port expected (IPv6 as [::1]:9093), not 'a'",
         "c.yaml:2: election.timeout.ms: input should be a valid integer, unable to parse string as an integer, not 'fast'",

@@ -55,13 +55,19 @@ def list_(options: Options, expect_online: bool) -> None:
 @click.argument("broker_ids", nargs=-1, required=True, type=click.IntRange(0, (1 << 31) - 1), metavar="BROKER_ID...")
 @command
 def describe(options: Options, broker_ids: tuple[int, ...]) -> None:
-    """Shows brokers: the state, since when and why, the last contact, and what each broker holds.
+    """Shows brokers: the state, since when and why, the last contact, what each broker holds, and the configs set on it.
 
     The reason and the time come from the broker's record in the metadata log, so every controller tells the same, also after a
     failover. The log of the controller that was active then has a line with more: search it for the event `broker fenced`.
     """
-    as_of_offset, listed = ask(options, _all_brokers)
-    found = {broker.broker_id: _description(broker) for broker in listed}
+
+    async def work(client: AdminClient) -> tuple[int, dict[int, dict[str, Any]]]:
+        as_of_offset, listed = await _all_brokers(client)
+        wanted = [broker for broker in listed if broker.broker_id in broker_ids]
+        configs = await _configs(client, [broker.broker_id for broker in wanted])
+        return as_of_offset, {broker.broker_id: _description(broker, configs[broker.broker_id]) for broker in wanted}
+
+    as_of_offset, found = ask(options, work)
     missing = [broker_id for broker_id in broker_ids if broker_id not in found]
     if missing:
         text = ", ".join(map(str, missing))
@@ -83,7 +89,18 @@ async def _all_brokers(client: AdminClient) -> tuple[int, list[admin_pb2.BrokerL
     return pages[0].as_of_offset, [broker for page in pages for broker in page.brokers]
 
 
-def _description(broker: admin_pb2.BrokerListing) -> dict[str, Any]:
+async def _configs(client: AdminClient, broker_ids: list[int]) -> dict[int, dict[str, str]]:
+    """The configs that were set on each broker itself, and not on all brokers."""
+    from metaquorum import BROKER_RESOURCE, admin_pb2
+
+    resources = [admin_pb2.ConfigResource(resource_type=BROKER_RESOURCE, name=str(each)) for each in broker_ids]
+    return {
+        int(described.resource.name): {entry.key: entry.value for entry in described.configs}
+        async for described in client.described_configs(resources)
+    }
+
+
+def _description(broker: admin_pb2.BrokerListing, configs: dict[str, str]) -> dict[str, Any]:
     from quorum.cli.commands.snapshot import time_text
 
     since_ms = optional(broker, "state_since_ms")
@@ -93,6 +110,7 @@ def _description(broker: admin_pb2.BrokerListing) -> dict[str, Any]:
         "state_since": None if since_ms is None else time_text(since_ms),
         "state_since_ms": since_ms,
         "session_left_ms": optional(broker, "session_left_ms"),
+        "configs": configs,
     }
 
 
@@ -114,6 +132,7 @@ def _lines(of: dict[str, Any]) -> Iterator[str]:
         ("leads", f"{of['led_partitions']:,} partitions"),
         ("replicas", f"{of['replicas']:,}"),
         ("data plane", of["data_plane"] or UNKNOWN),
+        ("configs", ",".join(f"{key}={value}" for key, value in of["configs"].items()) or UNKNOWN),
     )
     yield f"broker {of['broker_id']}"
     yield from (f"  {name:<12} {value}" for name, value in facts)

@@ -51,8 +51,20 @@ def dev() -> None:
 @click.option("--brokers", type=click.IntRange(0, 99), help="Default: 3.")
 @click.option("--racks", type=click.IntRange(0, 99), help="Spread the brokers over so many racks.")
 @click.option("--base-port", type=click.IntRange(1, 65_000), help="Use ports from here on. Default: any free ones.")
-@click.option("--set", "controller_settings", multiple=True, metavar="KEY=VALUE", help="For the controllers' config.")
-@click.option("--set-broker", "broker_settings", multiple=True, metavar="KEY=VALUE", help="For the brokers' config.")
+@click.option(
+    "--set",
+    "controller_settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A key of quorumd's config file, for all controllers.",
+)
+@click.option(
+    "--set-broker",
+    "broker_settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A key of brokerd's config file, for all brokers.",
+)
 @click.option("--wait", "wait_s", type=Seconds(1, 3_600), default=60.0, help="Seconds to become healthy. Default: 60.")
 @command
 def up(

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from quorum_rpc.v1 import admin_pb2
 
+from metadata_log.format.records import TOPIC_RESOURCE
+
 if TYPE_CHECKING:
     from metaquorum import AdminClient
 
 T = TypeVar("T")
 
 FILE_BYTES_MAX: Final = 64 << 20
-TOPIC_RESOURCE: Final = 2
 BATCH_TOPICS: Final = 200
 BATCH_PARTITIONS: Final = 2_000
 """Maximum number of partitions in one request: well below the limit of a decision (10,000), so that its turn is short."""

@@ -1,7 +1,7 @@
 """The config keys of topics and brokers: a table with type, range and default of each key.
 
-Names and defaults are those of Kafka 4 (TopicConfig, LogConfig, the dynamic part of KafkaConfig). So are most ranges; a
-few differ: for example `segment.bytes` begins at 14 here, and at 1 MiB in Kafka 4.
+A key that Kafka 4 has (in TopicConfig, LogConfig or the dynamic part of KafkaConfig) has Kafka's name and default here, and in
+most cases Kafka's range: for example `segment.bytes` begins at 14 here, and at 1 MiB in Kafka 4. Other keys are metaquorum's own.
 
 The controllers store the values. They use `min.insync.replicas` for counts of partitions (`partitions.partition_counts`) and
 `unclean.leader.election.enable` for elections (`partitions.partition_changes`); your data plane uses the other values. A value of

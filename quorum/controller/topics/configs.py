@@ -55,13 +55,14 @@ def _likeliest(resource_type: int, key: str) -> str | None:
 
 
 def config_key(resource_type: int, key: str) -> ConfigKey:
-    """Returns the row of the key. Raises Rejected(INVALID_CONFIG), with the key that the client probably meant."""
+    """Returns the row of the key. Raises Rejected(INVALID_CONFIG), with the key or resource that the client probably meant."""
     known = KEYS[resource_type]
     found = known.get(key)
     if found is not None:
         return found
+    elsewhere = [f"{RESOURCE_WORDS[other]}s" for other, keys in KEYS.items() if key in keys]
     near = _likeliest(resource_type, key)
-    hint = f"; did you mean {near!r}?" if near else ""
+    hint = f": it is a config of {elsewhere[0]}" if elsewhere else f"; did you mean {near!r}?" if near else ""
     word = RESOURCE_WORDS[resource_type]
     raise Rejected(ErrorCode.INVALID_CONFIG, f"unknown {word} config {key[:_SHOWN_MAX]!r}{hint}")
 

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import Endpoint
+from metadata_log.format.records import BROKER_RESOURCE, Endpoint
 from quorum.cli.commands.brokers import _meaning
 from quorum.cli.commands.leaders import requests_for
+from quorum.controller.protocol.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
 from quorum.controller.protocol.happenings import StateReason
 from quorum.core.protocol.problem import Problem, ProblemCode
 from quorum.runtime.protocol.requests import LeaderHint, Refused
@@ -400,7 +401,7 @@ async def test_a_broker_says_since_when_and_why_it_is_in_its_state(node: FakeNod
         "broker_id": "int", "state": "str", "rack": None, "endpoints": [{"listener": "str", "endpoint": "str"}],
         "broker_epoch": "int", "incarnation_id": "str", "last_contact_age_ms": "int", "metadata_offset": "int",
         "led_partitions": "int", "replicas": "int", "data_plane": "str", "state_reason": "str", "state_since": "str",
-        "state_since_ms": "int", "session_left_ms": "int",
+        "state_since_ms": "int", "session_left_ms": "int", "configs": {},
     }  # fmt: skip
     assert (broker["state"], broker["state_reason"]) == ("fenced", "asked")
     assert broker["state_since"] == "2023-11-14T22:13:21.000+00:00"
@@ -414,6 +415,15 @@ async def test_a_broker_says_since_when_and_why_it_is_in_its_state(node: FakeNod
     missing = await run("brokers", "describe", 2, 7)
     assert (missing.exit_code, missing.stdout) == (3, "")
     assert "not registered: broker 7" in missing.stderr
+
+
+async def test_a_broker_is_described_with_its_configs(node: FakeNode, run: Run) -> None:
+    """The configs that were set on the broker itself. The configs of all brokers are a resource of their own."""
+    for broker, threads in (("2", "16"), ("", "12")):
+        operation = ConfigOperation(ConfigOperationKind.SET, "num.io.threads", threads)
+        node.cluster.run(AlterConfigs((ConfigAlteration(BROKER_RESOURCE, broker, (operation,)),)))
+    lines = (await run("brokers", "describe", 1, 2)).stdout.splitlines()
+    assert [line for line in lines if "configs" in line] == ["  configs      -", "  configs      num.io.threads=16"]
 
 
 def test_a_reason_is_told_in_words() -> None:

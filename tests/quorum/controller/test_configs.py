@@ -85,6 +85,11 @@ def test_validate_only(cluster: Cluster) -> None:
             ErrorCode.INVALID_CONFIG,
             "unknown topic config 'retenton.ms'; did you mean 'retention.ms'?",
         ),
+        (
+            (SET, "num.io.threads", "1"),
+            ErrorCode.INVALID_CONFIG,
+            "unknown topic config 'num.io.threads': it is a config of brokers",
+        ),
         ((SET, "zzzz", "1"), ErrorCode.INVALID_CONFIG, "unknown topic config 'zzzz'"),
         ((DELETE, "zzzz", ""), ErrorCode.INVALID_CONFIG, "unknown topic config 'zzzz'"),
         (
