@@ -59,5 +59,5 @@ def test_each_error_in_a_method_s_comment_has_a_row(rpc: str) -> None:
     named = {code for codes in lists for code in re.findall(r"[A-Z_]{6,}", codes)}
     rows = {row.code.name for row in TABLE[rpc]}
     missing = named - rows - NEED_A_STATE.get(rpc, set())
-    assert not missing, f"{rpc}: no row in tests/quorum/wire/test_refusals.py expects {missing}"
+    assert not missing, f"{rpc}: no row in tests/quorum/wire/test_refusals.py expects {missing}, nor does NEED_A_STATE"
     assert not (extra := NEED_A_STATE.get(rpc, set()) - (named - rows)), f"{rpc}: NEED_A_STATE needs no {extra}"
