@@ -25,6 +25,7 @@ from metadata_log.format.ids import Offset
 from metadata_log.format.records import Voters
 from quorum.core.protocol import inputs as raft
 from quorum.runtime.agreement import Agreement
+from quorum.runtime.disk.node_disk import Disk
 from quorum.runtime.image.state_machine import Mark
 from quorum.runtime.log_repair import LogRepair
 from quorum.runtime.parts import Parts
@@ -42,6 +43,7 @@ class Applier:
     def __init__(
         self,
         parts: Parts,
+        disk: Disk,
         *,
         load: LoadSnapshotJob | None,
         agreement: Agreement,
@@ -52,7 +54,7 @@ class Applier:
         each committed mark.
         """
         self._log, self._state, self._snapshotter = parts.log, parts.state, parts.snapshotter
-        self._disk, self._core, self._world, self._step = parts.disk, parts.core, parts.world, parts.step
+        self._disk, self._core, self._world, self._step = disk, parts.core, parts.world, parts.step
         self._load = load
         self._agreement = agreement
         self._log_repair = log_repair

@@ -15,6 +15,7 @@ from quorum.core.protocol import inputs as raft
 from quorum.core.protocol.messages import ReadLogRequest, ReadLogResponse, ReadSnapshotRequest, ReadSnapshotResponse
 from quorum.core.raft import RaftCore
 from quorum.runtime.disk import repair
+from quorum.runtime.disk.node_disk import Disk
 from quorum.runtime.disk.peer_reads import READ_BYTES_MAX, read_log, read_snapshot
 from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.jobs import LoadSnapshotJob, ScrubJob
@@ -36,9 +37,18 @@ def who_may_help(core: RaftCore) -> tuple[NodeId, ...]:
 class LogRepair:
     """Carries out the effects of the repair, and tells the core about a repaired log."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._me, self._log, self._snapshotter, self._disk = parts.me, parts.log, parts.snapshotter, parts.disk
+    def __init__(self, parts: Parts, disk: Disk) -> None:
+        self._me, self._log, self._snapshotter, self._disk = parts.me, parts.log, parts.snapshotter, disk
         self._core, self._world, self._step = parts.core, parts.world, parts.step
+
+    def report_damage(self) -> None:
+        """Tells the core if the disk has become unfit or fit to lead.
+
+        A node with a damaged range, or without room for more records, votes but does not lead.
+        """
+        is_fit = self._disk.is_fit_to_lead
+        if is_fit is self._core.disk_trust.damaged:
+            self._step(raft.DamageRepaired() if is_fit else raft.DamageFound())
 
     def lend(self, request: ReadLogRequest | ReadSnapshotRequest) -> ReadLogResponse | ReadSnapshotResponse:
         """Reads batches, or a piece of a snapshot, for a node whose disk has lost them."""

@@ -25,27 +25,19 @@ from typing import ParamSpec, assert_never
 
 from metadata_log.disk.files import FlushFailed
 from metadata_log.format.errors import CorruptLog, LogFormatError
-from metadata_log.format.ids import NodeId, Offset, ReplicaKey
+from metadata_log.format.ids import Offset, ReplicaKey
 from metadata_log.format.records import LeaderChange, Voters
 from quorum.controller.controller import Controller
 from quorum.core.protocol import effects as fx
 from quorum.core.protocol import inputs as raft
 from quorum.core.protocol.deadlines import soonest
 from quorum.core.protocol.messages import (
-    ChainRequest,
     FetchRequest,
-    FetchResponse,
     FetchSnapshotRequest,
-    PeerRequest,
-    PeerResponse,
-    ReadLogRequest,
-    ReadLogResponse,
-    ReadSnapshotRequest,
-    ReadSnapshotResponse,
-    place_of,
 )
 from quorum.core.raft import RaftCore
 from quorum.runtime.active.active_controller import ActiveController
+from quorum.runtime.active.proposals import Proposals
 from quorum.runtime.addresses import Addresses
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.applier import Applier
@@ -57,7 +49,8 @@ from quorum.runtime.image.state_machine import StateMachine
 from quorum.runtime.leadership import Leadership
 from quorum.runtime.local_reads import LocalReads
 from quorum.runtime.log_repair import LogRepair
-from quorum.runtime.parts import Parts
+from quorum.runtime.parts import Parts, TurnTime
+from quorum.runtime.peer_messages import PeerMessages
 from quorum.runtime.protocol.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.tallies import Tallies
@@ -71,7 +64,6 @@ from quorum.runtime.protocol.world import (
     RaftRequest,
     RaftResponse,
     Read,
-    ReplyTo,
     SnapshotWanted,
     Submission,
     Tick,
@@ -97,7 +89,7 @@ class Node:
         self._directory = opened.directory
         self._config = config
         self._world = world
-        self._now_ms, self._wall_ms = now_ms, wall_ms
+        self._time = TurnTime(now_ms, wall_ms)
         self._is_ticked = False
         """True if a Tick is among the events of the turn, so that the timers fire after the events."""
         self._stopped: str | None = None
@@ -110,22 +102,26 @@ class Node:
             self.me.node_id, opened.directory, self.log, self.snapshotter.store, self.disk.space, self._step
         )
         self._reader = LogReader(self.log, self.snapshotter.store, self.core, world, self.disk.found_damage)
-        self.active = self._new_active_controller(rng)
         parts = Parts(
             me=self.me,
             config=config,
             log=self.log,
             state=self.state,
             snapshotter=self.snapshotter,
-            disk=self.disk,
             core=self.core,
             world=world,
+            time=self._time,
+            found_damage=self.disk.found_damage,
             step=self._step,
         )
+        controller = Controller(config.controller, rng)
+        self.active = ActiveController(parts, controller, Proposals(parts, self._writer), self.tallies)
         self._agreement = Agreement(parts)
-        self._log_repair = LogRepair(parts)
+        self._log_repair = LogRepair(parts, self.disk)
+        self._peer_messages = PeerMessages(parts, self._reader, self._agreement, self._log_repair)
         self._applier = Applier(
             parts,
+            self.disk,
             load=opened.load,
             agreement=self._agreement,
             log_repair=self._log_repair,
@@ -148,39 +144,22 @@ class Node:
             disk_trust=opened.disk_trust._replace(damaged=not self.disk.is_fit_to_lead),
         )
 
-    def _new_active_controller(self, rng: random.Random) -> ActiveController:
-        return ActiveController(
-            config=self._config,
-            controller=Controller(self._config.controller, rng),
-            log=self.log,
-            state=self.state,
-            snapshotter=self.snapshotter,
-            world=self._world,
-            tallies=self.tallies,
-            seal=lambda records: self.log.seal(records, self.core.epoch, self._wall_ms),
-            append=lambda batch: self._writer.append_proposal(batch, self._now_ms),
-            wall_ms=lambda: self._wall_ms,
-            confirm_reads=lambda token: self._step(raft.ConfirmReads(token)),
-            lease_ms=self._lease_ms,
-            found_damage=self.disk.found_damage,
-        )
-
     # --- the turn --------------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int, wall_ms: int) -> None:
         """Takes the first turn. A job loads the snapshot; the node votes and replicates meanwhile."""
-        self._now_ms, self._wall_ms = now_ms, wall_ms
+        self._time.now_ms, self._time.wall_ms = now_ms, wall_ms
         self._applier.start()
         self._guarded(self._carry_out_all, self.core.start(now_ms))
         self._guarded(self._settle)
 
     def turn(self, events: Iterable[Event], now_ms: int, wall_ms: int) -> None:
         """Takes `events` in order, then the due timers, then settles. A stopped node does nothing."""
-        self._now_ms, self._wall_ms = now_ms, wall_ms
+        self._time.now_ms, self._time.wall_ms = now_ms, wall_ms
         self._guarded(self._take_all, events)
 
     def _take_all(self, events: Iterable[Event]) -> None:
-        self.disk.check_in_place(self._now_ms)
+        self.disk.check_in_place(self._time.now_ms)
         for event in events:
             self._handle(event)
         if self._is_ticked:
@@ -193,7 +172,7 @@ class Node:
     def next_deadline_ms(self) -> int | None:
         """The time at which the node needs a Tick; None: no timer is set. Every turn may move the time."""
         if self.has_more_to_do:
-            return self._now_ms
+            return self._time.now_ms
         core_ms, active_ms = self.core.next_deadline_ms(), self.active.next_deadline_ms()
         return soonest(core_ms, active_ms, self.disk.next_deadline_ms(), self._local_reads.next_deadline_ms())
 
@@ -237,25 +216,16 @@ class Node:
 
     def _handle(self, event: Event) -> None:
         match event:
-            case RaftRequest(request, reply_to):
-                self._take_request(request, reply_to)
-            case RaftResponse(source, request, response):
-                if isinstance(response, FetchResponse):
-                    self._agreement.heard_answer(source, response)
-                self._take_response(source, request, response)
-            case RaftFailure(destination, request, failure):
-                if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
-                    self._log_repair.failed(request, self._now_ms)
-                else:
-                    self._step(raft.RequestFailed(destination, request, failure))
+            case RaftRequest() | RaftResponse() | RaftFailure():
+                self._peer_messages.take(event)
             case raft.PeerRefused() | raft.ShutDown():
                 self._step(event)
             case Submission() | Read() | SnapshotWanted():
-                self._leadership.take(event, self._now_ms)
+                self._leadership.take(event, self._time.now_ms)
             case LocalRead():
-                self._local_reads.take(event, self._now_ms)
+                self._local_reads.take(event, self._time.now_ms)
             case BrokerFetch():
-                self._leadership.take_fetch(event, self._now_ms)
+                self._leadership.take_fetch(event, self._time.now_ms)
             case JobDone(job, error):
                 self._finish(job, error)
             case Tick():
@@ -263,45 +233,19 @@ class Node:
             case _:
                 assert_never(event)
 
-    def _take_request(self, request: PeerRequest, reply_to: ReplyTo) -> None:
-        if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
-            self._world.reply(reply_to, self._log_repair.lend(request))
-            return
-        if isinstance(request, FetchRequest):
-            self._agreement.heard_fetch(request)
-        place = place_of(request)
-        chain: bytes | None = None
-        try:
-            chain = None if place is None else self.log.chain_at(place)
-        except CorruptLog as e:
-            self.disk.found_damage(e)
-            self._report_damage()  # a leader that cannot read its own chain must not judge a follower's log
-            if isinstance(request, ChainRequest):
-                self._world.reply(reply_to, self._reader.silent_witness())
-                return
-        self._step(raft.RequestReceived(request, reply_to, chain))
-
-    def _take_response(self, source: NodeId, request: PeerRequest, response: PeerResponse) -> None:
-        if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
-            assert isinstance(response, ReadLogResponse | ReadSnapshotResponse)
-            self._log_repair.answered(source, request, response, self._now_ms)
-        else:
-            assert not isinstance(response, ReadLogResponse | ReadSnapshotResponse)
-            self._step(raft.ResponseReceived(source, request, response))
-
     def _fire_timers(self) -> None:
         self._report_growth()
         self._care_for_disk()
         deadline_ms = self.core.next_deadline_ms()
-        if deadline_ms is not None and deadline_ms <= self._now_ms:
+        if deadline_ms is not None and deadline_ms <= self._time.now_ms:
             self._step(raft.TimerFired())
-        self._leadership.run(self.active.fire_timers, self._now_ms)
-        self._local_reads.refuse_expired(self._now_ms)
+        self._leadership.run(self.active.fire_timers, self._time.now_ms)
+        self._local_reads.refuse_expired(self._time.now_ms)
 
     def _care_for_disk(self) -> None:
-        if self.disk.space.look_again(self._now_ms):
+        if self.disk.space.look_again(self._time.now_ms):
             self._writer.release_held()
-        self._log_repair.go_on(self._now_ms)
+        self._log_repair.go_on(self._time.now_ms)
 
     def _settle(self) -> None:
         if self.log.lost is not None and self.core.disk_trust.lost is None:
@@ -311,12 +255,12 @@ class Node:
         others_wait, self._others_wait = self._others_wait and not self.core.is_leading, False
         apply = self._applier.apply_later if others_wait else self._applier.apply
         apply(self.commit_target)
-        self._leadership.begin_if_ready(self._now_ms)
+        self._leadership.begin_if_ready(self._time.now_ms)
         if self.active.on:
-            self._leadership.run(self.active.settle, self._now_ms, self._wall_ms)
+            self._leadership.run(self.active.settle, self._time.now_ms, self._time.wall_ms)
             self._report_growth()
-        self._local_reads.answer_ready(self._now_ms)
-        self._report_damage()
+        self._local_reads.answer_ready(self._time.now_ms)
+        self._log_repair.report_damage()
         self._flush()
 
     def _flush(self) -> None:
@@ -329,12 +273,12 @@ class Node:
 
     def _step(self, raft_input: raft.Input) -> None:
         self._report_growth()
-        self._carry_out_all(self.core.step(raft_input, self._now_ms))
+        self._carry_out_all(self.core.step(raft_input, self._time.now_ms))
 
     def _report_growth(self) -> None:
         """Reports the appended proposals of the turn to the core, all at once."""
         if self._writer.take_unreported():
-            self._carry_out_all(self.core.step(raft.Appended(self.log.shape), self._now_ms))
+            self._carry_out_all(self.core.step(raft.Appended(self.log.shape), self._time.now_ms))
 
     def _carry_out_all(self, effects: Sequence[fx.Effect]) -> None:
         for effect in effects:
@@ -343,7 +287,7 @@ class Node:
     def _carry_out(self, effect: fx.Effect) -> None:
         match effect:
             case fx.SaveElectionState(state):
-                self._writer.save_election(state, self._now_ms)
+                self._writer.save_election(state, self._time.now_ms)
             case fx.SendRequest(destination, request, timeout_ms):
                 if isinstance(request, FetchRequest | FetchSnapshotRequest) and self.disk.cannot_keep_what(request):
                     self._writer.hold(destination, request)
@@ -358,20 +302,20 @@ class Node:
                 self._reader.reply_with_chunk(effect)
             case fx.AppendBatches(batches):
                 self._others_wait = True
-                self._writer.append_fetched(batches, self._now_ms)
+                self._writer.append_fetched(batches, self._time.now_ms)
             case fx.AppendControl(_, record):
                 self._append_control(record)
             case fx.TruncateLog(end):
                 self._writer.truncate(end)
             case fx.WriteSnapshotChunk(snapshot, position, data):
-                self._writer.write_chunk(snapshot, position, data, self._now_ms)
+                self._writer.write_chunk(snapshot, position, data, self._time.now_ms)
             case fx.InstallSnapshot(snapshot):
                 if self.core.is_loading_snapshot:  # false if the disk had no room for the last piece
                     self._world.start_job(self.snapshotter.install_job(snapshot))
             case fx.LeadershipChanged(_, _, leading):
                 self._agreement.leadership_changed()
                 if not leading:
-                    self.active.end("this controller does not lead", self.addresses.leader_hint(self._now_ms))
+                    self.active.end("this controller does not lead", self.addresses.leader_hint(self._time.now_ms))
             case fx.HighWatermarkAdvanced():
                 return  # applied when the turn settles
             case fx.ReadsConfirmed(token):
@@ -382,7 +326,7 @@ class Node:
                 assert_never(effect)
 
     def _append_control(self, record: LeaderChange | Voters) -> None:
-        batch = self._writer.append_control(record, self.core.epoch, self._now_ms, self._wall_ms)
+        batch = self._writer.append_control(record, self.core.epoch, self._time.now_ms, self._time.wall_ms)
         if batch is None:
             return
         if self.active.on:
@@ -404,9 +348,9 @@ class Node:
             case FlushJob():
                 self._writer.finish_flush(job, error)
             case WriteSnapshotJob():
-                self._applier.finish_snapshot(job, error, self._now_ms)
+                self._applier.finish_snapshot(job, error, self._time.now_ms)
             case LoadSnapshotJob():
-                self._applier.finish_load(job, error, self._now_ms)
+                self._applier.finish_load(job, error, self._time.now_ms)
                 if job.repairs:
                     self._writer.release_held()
             case ScrubJob():
@@ -415,28 +359,7 @@ class Node:
             case _:
                 assert_never(job)
 
-    def _report_damage(self) -> None:
-        """Tells the core if the disk has become unfit or fit to lead.
-
-        A node with a damaged range, or without room for more records, votes but does not lead.
-        """
-        if self.disk.is_fit_to_lead is self.core.disk_trust.damaged:
-            self._step(raft.DamageRepaired() if self.disk.is_fit_to_lead else raft.DamageFound())
-
-    # --- for the parts and for tests -------------------------------------------------------------------------------
-
-    def _lease_ms(self) -> int:
-        """The lease for a broker's fetch; 0 unless a majority has confirmed the leadership within `quorum_age_ms`.
-
-        Counter-example without the rule:
-            1. leader 1 is paused for a minute; node 2 is elected, and fences broker 101;
-            2. leader 1 wakes up, does not know of the election, and answers a fetch of broker 101;
-            3. the answer would grant a lease to a fenced broker, which would serve its clients on.
-        """
-        began_ms = self.core.last_quorum_round_began_ms
-        if began_ms is None or self._now_ms - began_ms >= self._config.quorum_age_ms:
-            return 0
-        return self._config.lease_ms
+    # --- for tests -------------------------------------------------------------------------------------------------
 
     def check_invariants(self) -> None:
         """Asserts the laws between the parts of the node. Cheap enough to run after every turn."""

@@ -10,15 +10,23 @@ Example: a client's request reaches a node after the node has lost its leadershi
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import ReplicaKey
 from metadata_log.store.log import Log
 from quorum.core.protocol import inputs as raft
 from quorum.core.raft import RaftCore
-from quorum.runtime.disk.node_disk import Disk
 from quorum.runtime.image.snapshotter import Snapshotter
 from quorum.runtime.image.state_machine import StateMachine
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.world import World
+
+
+@dataclass(slots=True)
+class TurnTime:
+    """The time of the present turn. The node sets it when a turn begins, so all parts see one time."""
+
+    now_ms: int
+    wall_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +38,11 @@ class Parts:
     log: Log
     state: StateMachine
     snapshotter: Snapshotter
-    disk: Disk
     core: RaftCore
     world: World
+    time: TurnTime
+    found_damage: Callable[[CorruptLog], None]
+    """Notes damage of the log on this node's disk; the repair begins by itself. Raises CorruptLog: no repair is possible."""
     step: Callable[[raft.Input], None]
     """Gives the core an input, and carries out the effects in order before it returns."""
 

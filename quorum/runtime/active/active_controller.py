@@ -10,21 +10,20 @@ A broker that fetches too early receives "not ready": the broker waits, and neit
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from metadata_log.format.batch import Batch
-from metadata_log.format.errors import CorruptLog, ErrorCode
+from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, Offset
-from metadata_log.format.records import Record, SnapshotMark
-from metadata_log.store.log_view import LogView
+from metadata_log.format.records import SnapshotMark
 from quorum.controller.controller import Controller
 from quorum.controller.protocol.commands import BootstrapFeatures, BrokerContact, Command, CommandReply
 from quorum.controller.protocol.decision import ControllerError
 from quorum.controller.protocol.request_outcomes import RequestIdentity, earlier_outcome, recalled
 from quorum.core.protocol.deadlines import soonest
+from quorum.core.protocol.inputs import ConfirmReads
 from quorum.runtime.active.broker_feed import BrokerFeed
 from quorum.runtime.active.decisions import Deciding, DecisionFailed
+from quorum.runtime.active.proposals import Proposals
 from quorum.runtime.active.story import Story
 from quorum.runtime.active.waiting_room import (
     ClientRequest,
@@ -35,9 +34,7 @@ from quorum.runtime.active.waiting_room import (
     WaitingRoom,
     unknown_outcome,
 )
-from quorum.runtime.image.snapshotter import Snapshotter
-from quorum.runtime.image.state_machine import StateMachine
-from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.requests import (
     FetchResult,
     LeaderHint,
@@ -47,7 +44,7 @@ from quorum.runtime.protocol.requests import (
     SnapshotMarked,
 )
 from quorum.runtime.protocol.tallies import Tallies
-from quorum.runtime.protocol.world import Answer, BrokerFetch, Read, ReplyTo, Submission, World
+from quorum.runtime.protocol.world import Answer, BrokerFetch, Read, ReplyTo, Submission
 
 WAITING_MAX = 10_000
 """Maximum number of requests that wait to be begun; further requests are refused."""
@@ -74,55 +71,17 @@ class ActiveController:
     `decisions`). The client or broker has its answer by then.
     """
 
-    def __init__(
-        self,
-        *,
-        config: NodeConfig,
-        controller: Controller,
-        log: LogView,
-        state: StateMachine,
-        snapshotter: Snapshotter,
-        world: World,
-        tallies: Tallies,
-        seal: Callable[[Sequence[Record]], Batch],
-        append: Callable[[Batch], None],
-        wall_ms: Callable[[], int],
-        confirm_reads: Callable[[int], None],
-        lease_ms: Callable[[], int],
-        found_damage: Callable[[CorruptLog], None],
-    ) -> None:
+    def __init__(self, parts: Parts, controller: Controller, proposals: Proposals, tallies: Tallies) -> None:
         self.on = False
         self.controller = controller
-        self._config = config
-        self._log = log
-        self._state = state
-        self._snapshotter = snapshotter
-        self._world = world
-        self._seal = seal
-        self._append = append
-        self._confirm_reads = confirm_reads
         self.story = Story(tallies)
-        self._deciding = Deciding(
-            controller=controller,
-            outcomes_max=config.controller.request_outcomes_max,
-            log=log,
-            state=state,
-            story=self.story,
-            seal=seal,
-            append=append,
-            wall_ms=wall_ms,
-        )
+        self._log, self._state, self._snapshotter = parts.log, parts.state, parts.snapshotter
+        self._world, self._step = parts.world, parts.step
+        self._proposals = proposals
+        self._deciding = Deciding(parts, controller, proposals, self.story)
         self.accidents = self._deciding.accidents
         self._deferred = DeferredAnswers()
-        self._feed = BrokerFeed(
-            config=config,
-            controller=controller,
-            log=log,
-            state=state,
-            world=world,
-            lease_ms=lease_ms,
-            found_damage=found_damage,
-        )
+        self._feed = BrokerFeed(parts, controller)
         self._waiting = WaitingRoom()
         self._follow_ups = FollowUps()
         self._read_token = 0
@@ -256,8 +215,8 @@ class ActiveController:
             self._wait_confirmed(reply_to, decision.answer(self._log.shape.end), deadline_ms, wrote=wrote)
 
     def _mark(self, reason: str) -> Offset:
-        batch = self._seal([SnapshotMark(reason)])
-        self._append(batch)
+        batch = self._proposals.seal([SnapshotMark(reason)])
+        self._proposals.append(batch)
         self._state.propose(None, batch, is_mark=True)
         self._mark_pending = True
         return batch.end_offset
@@ -278,7 +237,7 @@ class ActiveController:
         """Defers the reply until all present records are committed, and a majority has confirmed the leadership."""
         self._read_token += 1
         self._wait(reply_to, self._log.shape.end, reply, deadline_ms, wrote=wrote, token=self._read_token)
-        self._confirm_reads(self._read_token)
+        self._step(ConfirmReads(self._read_token))
 
     def reads_confirmed(self, token: int) -> None:
         self._deferred.confirm(token)

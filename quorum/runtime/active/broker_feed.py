@@ -10,20 +10,17 @@ with 100 waiting brokers and `broker_linger_ms` = 20:
 not only on the committed image (`Controller.may_serve`): a broker whose fencing is decided gets no lease, even before the commit.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from metadata_log.format.errors import CorruptLog, ErrorCode
 from metadata_log.format.ids import Epoch, Offset
-from metadata_log.store.log_view import LogView
 from quorum.controller.controller import Controller
 from quorum.core.protocol.deadlines import soonest
 from quorum.runtime.active import metadata_feed
 from quorum.runtime.active.waiting_room import ParkedFetch, ParkedFetches
-from quorum.runtime.image.state_machine import StateMachine
-from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, Refused
-from quorum.runtime.protocol.world import BrokerFetch, ReplyTo, World
+from quorum.runtime.protocol.world import BrokerFetch, ReplyTo
 
 WAKE_AT_ONCE_MAX = 32
 """Maximum number of waiting brokers that are answered at the commit; more brokers are answered together after a linger."""
@@ -32,24 +29,11 @@ WAKE_AT_ONCE_MAX = 32
 class BrokerFeed:
     """Serves fetches for an `ActiveController`, which notes the broker's contact first."""
 
-    def __init__(
-        self,
-        *,
-        config: NodeConfig,
-        controller: Controller,
-        log: LogView,
-        state: StateMachine,
-        world: World,
-        lease_ms: Callable[[], int],
-        found_damage: Callable[[CorruptLog], None],
-    ) -> None:
-        self._config = config
+    def __init__(self, parts: Parts, controller: Controller) -> None:
+        self._config, self._core, self._time = parts.config, parts.core, parts.time
+        self._log, self._state, self._world = parts.log, parts.state, parts.world
+        self._found_damage = parts.found_damage
         self._controller = controller
-        self._log = log
-        self._state = state
-        self._world = world
-        self._lease_ms = lease_ms
-        self._found_damage = found_damage
         self._parked = ParkedFetches()
         self._epoch: Epoch = 0
         self._woken_at: Offset = 0
@@ -97,6 +81,19 @@ class BrokerFeed:
         """The lease that the broker may be given now; 0: none."""
         may_serve = self._controller.may_serve(self._state.proposed, fetch.broker_id, fetch.offset)
         return self._lease_ms() if may_serve else 0
+
+    def _lease_ms(self) -> int:
+        """The lease; 0 unless a majority has confirmed the leadership within `quorum_age_ms`.
+
+        Counter-example without the rule:
+            1. leader 1 is paused for a minute; node 2 is elected, and fences broker 101;
+            2. leader 1 wakes up, does not know of the election, and answers a fetch of broker 101;
+            3. the answer would grant a lease to a fenced broker, which would serve its clients on.
+        """
+        began_ms = self._core.last_quorum_round_began_ms
+        if began_ms is None or self._time.now_ms - began_ms >= self._config.quorum_age_ms:
+            return 0
+        return self._config.lease_ms
 
     def _answer(self, parked: ParkedFetch) -> None:
         fetch = parked.fetch

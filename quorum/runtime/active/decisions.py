@@ -22,21 +22,21 @@ Example with controllers 1, 2 and 3, leader 1:
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import BatchTooLarge, ErrorCode
 from metadata_log.format.ids import NodeId, Offset
-from metadata_log.format.records import MetadataRecord, Record
+from metadata_log.format.records import MetadataRecord
 from metadata_log.image.delta import MetadataDelta
-from metadata_log.store.log_view import LogView
 from quorum.controller.controller import DECIDED_BY_IMAGE_ALONE, Controller
 from quorum.controller.protocol.commands import BrokerContact, Command, RegisterBrokerCommand
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.request_outcomes import RequestIdentity, is_done, outcome_of
+from quorum.runtime.active.proposals import Proposals
 from quorum.runtime.active.story import Story
-from quorum.runtime.image.state_machine import StateMachine
+from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.requests import Refused
 
 logger = logging.getLogger(__name__)
@@ -127,27 +127,13 @@ class Prepared(NamedTuple):
 class Deciding:
     """Takes commands to the log, for the active controller."""
 
-    def __init__(
-        self,
-        *,
-        controller: Controller,
-        outcomes_max: int,
-        log: LogView,
-        state: StateMachine,
-        story: Story,
-        seal: Callable[[Sequence[Record]], Batch],
-        append: Callable[[Batch], None],
-        wall_ms: Callable[[], int],
-    ) -> None:
+    def __init__(self, parts: Parts, controller: Controller, proposals: Proposals, story: Story) -> None:
         self.accidents = Accidents()
-        self._story = story
-        self._wall_ms = wall_ms
         self._controller = controller
-        self._outcomes_max = outcomes_max
-        self._log = log
-        self._state = state
-        self._seal = seal
-        self._append = append
+        self._outcomes_max = parts.config.controller.request_outcomes_max
+        self._log, self._state, self._time = parts.log, parts.state, parts.time
+        self._proposals = proposals
+        self._story = story
 
     def decide(
         self, command: Command, now_ms: int, identity: RequestIdentity | None = None, *, is_asked: bool = True
@@ -186,7 +172,7 @@ class Deciding:
 
     def _prepare(self, command: Command, now_ms: int, identity: RequestIdentity | None) -> Prepared:
         image = self._state.proposed
-        decision = self._controller.decide(image, command, now_ms, self._wall_ms())
+        decision = self._controller.decide(image, command, now_ms, self._time.wall_ms)
         records = decision.records
         if identity is not None and decision.then is None and is_done(command, decision.reply):
             records = (*records, outcome_of(image, identity, decision.reply, self._outcomes_max))
@@ -195,13 +181,13 @@ class Deciding:
     def _staged(self, decision: Decision, records: Sequence[MetadataRecord]) -> Prepared:
         """Raises LogFormatError: the records do not fit the image (InvalidRecord), or no batch (BatchTooLarge)."""
         delta = self._state.stage(records, self._log.shape.end)
-        return Prepared(decision, delta, self._seal(records))
+        return Prepared(decision, delta, self._proposals.seal(records))
 
     def _write(self, prepared: Prepared) -> Offset | None:
         """Appends the batch. Raises Refused: the disk has no room, and the node resigns in this turn."""
         batch = prepared.batch
         if batch is None:
             return None
-        self._append(batch)
+        self._proposals.append(batch)
         self._state.propose(prepared.delta, batch)
         return batch.end_offset

@@ -30,7 +30,6 @@ from quorum.runtime.active import metadata_feed
 from quorum.runtime.active.broker_feed import BrokerFeed
 from quorum.runtime.active.waiting_room import ParkedFetch, ParkedFetches
 from quorum.runtime.image.state_machine import StateMachine
-from quorum.runtime.node import Node
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched
 from tests.sim.mutants.patching import Mutant, patched
 
@@ -41,7 +40,7 @@ _step_wholly = Departures.step
 _deltas = metadata_feed.deltas
 _elected = PartitionChangeBuilder._elected
 _place = Placer.place
-_lease_ms = Node._lease_ms
+_lease_ms = BrokerFeed._lease_ms
 _register = delta.MetadataDelta._register_broker
 
 
@@ -110,11 +109,11 @@ def _nobody_is_watched_after_failover(self: Sessions, image: MetadataImage, now_
     self.clear()
 
 
-def _lease_of_a_session(self: Node) -> int:
+def _lease_of_a_session(self: BrokerFeed) -> int:
     return 2 * self._config.controller.session_timeout_ms if _lease_ms(self) > 0 else 0
 
 
-def _lease_of_any_age(self: Node) -> int:
+def _lease_of_any_age(self: BrokerFeed) -> int:
     return self._config.lease_ms
 
 
@@ -292,11 +291,11 @@ BROKERS: dict[str, Mutant] = {
     ),
     "lease-outlasts-session": Mutant(
         "a lease is longer than the session that it is a promise about",
-        lambda: patched(Node, "_lease_ms", _lease_of_a_session),
+        lambda: patched(BrokerFeed, "_lease_ms", _lease_of_a_session),
     ),
     "lease-of-a-deposed-leader": Mutant(
         "a leader gives leases however long ago a majority has said that it leads",
-        lambda: patched(Node, "_lease_ms", _lease_of_any_age),
+        lambda: patched(BrokerFeed, "_lease_ms", _lease_of_any_age),
     ),
     "lease-by-the-look": Mutant(
         "a broker that is unfenced in the image gets a lease, although its fencing is already proposed",

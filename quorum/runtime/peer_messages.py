@@ -1,0 +1,86 @@
+"""Takes the messages of other controllers: hands Raft's messages to the core, and reads for repairs to the repair.
+
+    a request  --> ReadLog, ReadSnapshot --> answered from this node's disk (`log_repair`)
+                   all other requests    --> the core, with the log's chain at the place of the request
+    an answer, or no answer
+               --> to a read             --> this node's own repair
+                   to any other request  --> the core
+
+The core knows no bytes of the log. So the node looks up the chain for a request: the hash of all history below the offset in the
+request. If the disk cannot read this place, the core learns of the damage first, because a leader that cannot read its own chain
+must not judge a follower's log. Example:
+    1. follower 2 fetches from 40; leader 1 looks up its chain at 40, and finds a damaged batch;
+    2. the core takes `DamageFound`, and leader 1 resigns;
+    3. the core takes the fetch, and answers NOT_LEADER_OR_FOLLOWER.
+"""
+
+from metadata_log.format.errors import CorruptLog
+from quorum.core.protocol import inputs as raft
+from quorum.core.protocol.messages import (
+    ChainRequest,
+    FetchRequest,
+    FetchResponse,
+    PeerRequest,
+    ReadLogRequest,
+    ReadLogResponse,
+    ReadSnapshotRequest,
+    ReadSnapshotResponse,
+    place_of,
+)
+from quorum.runtime.agreement import Agreement
+from quorum.runtime.disk.log_reader import LogReader
+from quorum.runtime.log_repair import LogRepair
+from quorum.runtime.parts import Parts
+from quorum.runtime.protocol.world import RaftFailure, RaftRequest, RaftResponse, ReplyTo
+
+
+class PeerMessages:
+    """The desk for other controllers' messages on one node."""
+
+    def __init__(self, parts: Parts, reader: LogReader, agreement: Agreement, log_repair: LogRepair) -> None:
+        self._log, self._world, self._step, self._time = parts.log, parts.world, parts.step, parts.time
+        self._found_damage = parts.found_damage
+        self._reader = reader
+        self._agreement = agreement
+        self._log_repair = log_repair
+
+    def take(self, event: RaftRequest | RaftResponse | RaftFailure) -> None:
+        match event:
+            case RaftRequest(request, reply_to):
+                self._take_request(request, reply_to)
+            case RaftResponse():
+                self._take_response(event)
+            case RaftFailure(destination, request, failure):
+                if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
+                    self._log_repair.failed(request, self._time.now_ms)
+                else:
+                    self._step(raft.RequestFailed(destination, request, failure))
+
+    def _take_request(self, request: PeerRequest, reply_to: ReplyTo) -> None:
+        if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
+            self._world.reply(reply_to, self._log_repair.lend(request))
+            return
+        if isinstance(request, FetchRequest):
+            self._agreement.heard_fetch(request)
+        place = place_of(request)
+        chain: bytes | None = None
+        try:
+            chain = None if place is None else self._log.chain_at(place)
+        except CorruptLog as e:
+            self._found_damage(e)
+            self._log_repair.report_damage()
+            if isinstance(request, ChainRequest):
+                self._world.reply(reply_to, self._reader.silent_witness())
+                return
+        self._step(raft.RequestReceived(request, reply_to, chain))
+
+    def _take_response(self, event: RaftResponse) -> None:
+        source, request, response = event.source, event.request, event.response
+        if isinstance(response, FetchResponse):
+            self._agreement.heard_answer(source, response)
+        if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
+            assert isinstance(response, ReadLogResponse | ReadSnapshotResponse)
+            self._log_repair.answered(source, request, response, self._time.now_ms)
+        else:
+            assert not isinstance(response, ReadLogResponse | ReadSnapshotResponse)
+            self._step(raft.ResponseReceived(source, request, response))
