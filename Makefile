@@ -58,7 +58,7 @@ proto-lint: $(CODEGEN)  ## the .proto files: style, comments, and what 0.1.0 pro
 	@.venv-codegen/bin/buf breaking --against $(PROTO_BASELINE)
 
 verify: $(VENV) $(CODEGEN)  ## lint, format, types, imports, generated code: judges everything, changes nothing
-	@BIN=$(BIN) CODE='$(CODE)' scripts/verify.sh
+	@BIN=$(BIN) CODE='$(CODE)' PROTO_BASELINE=$(PROTO_BASELINE) scripts/verify.sh
 
 prose: $(VENV)  ## how hard each room's prose is to read; ROOM=quorum/core for its files, the worst first
 	@$(BIN)/python scripts/prose.py $(ROOM)

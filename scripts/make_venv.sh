@@ -9,6 +9,11 @@ set -eu
 
 directory=$1
 
+if [ -L "$directory" ]; then
+    echo "$directory is a link to another checkout's environment, which would be emptied; nothing was done: remove the link" >&2
+    exit 1
+fi
+
 new_enough() {
     command -v "$1" >/dev/null 2>&1 && "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 }

@@ -32,7 +32,8 @@ generated_code_is_fresh() {
 }
 
 the_proto_files() {
-    BUF_CACHE_DIR="$scratch/buf" make proto-lint
+    BUF_CACHE_DIR="$scratch/buf" .venv-codegen/bin/buf lint &&
+        BUF_CACHE_DIR="$scratch/buf" .venv-codegen/bin/buf breaking --against "$PROTO_BASELINE"
 }
 
 root=$PWD
