@@ -262,7 +262,7 @@ class Recovery:
         return ResumeSearch(self._directory, self._names, self._known, damage, reached).find()
 
     def _step_over(self, damage: DamagedPlace, resume: Resume) -> bool:
-        """Give each file from `damage` to `resume` its gap. Returns False if the file has another gap already."""
+        """Give each file from `damage` to `resume` its gap. Returns False if the file has another gap already, or is foreign."""
         if (damage.file_index, damage.position) == (resume.file_index, resume.position):
             return True  # the disk could not read the place before, and can now
         before, end, chain = self._last_segment(damage.file_index), resume.header.start.offset, self._chain
@@ -271,6 +271,11 @@ class Recovery:
             first += 1  # only other bytes behind the last batch of a file: no record is missing
         elif before is not None and before.gap_start is not None:
             return False
+        # A file that begins below the log's present end is foreign, except for the first files of the log.
+        begun = bool(self.segments)
+        is_foreign = [begun and (base_offset_of(name) or 0) < self._end for name in self._names]
+        if self._last_segment(resume.file_index) is None and is_foreign[resume.file_index]:
+            return False
         for index in range(first, resume.file_index + 1):
             name, is_last = self._names[index], index == resume.file_index
             if is_last and resume.position == SEGMENT_HEADER_BYTES and header_of(self._directory, name) is not None:
@@ -278,8 +283,8 @@ class Recovery:
             base = base_offset_of(name)
             assert base is not None
             if self._last_segment(index) is None:
-                if self.segments and base < self._end:
-                    continue  # a foreign file without a header, between two files of this log
+                if is_foreign[index]:
+                    continue
                 header = resume.header if resume.header.start.offset == base else self._header_instead(base)
                 self.segments.append(Segment(self._directory, name, header, is_header_lost=True))
             segment = self.segments[-1]

@@ -22,7 +22,7 @@ from metadata_log.format.batch import Batch, verify_chain
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.store.log_notes import Flushed
 from metadata_log.store.salvage import first_that_leads_to, intact_batches
-from metadata_log.store.segment import SEGMENT_HEADER_BYTES, SegmentHeader, header_of
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, SegmentHeader, base_offset_of, header_of
 
 
 class DamagedPlace(NamedTuple):
@@ -110,11 +110,15 @@ class ResumeSearch:
         is not a torn tail.
         """
         with closing(self._directory.open(self._names[index])) as file:
-            for position, batch in intact_batches(file, SEGMENT_HEADER_BYTES, self._damage.offset):
+            for position, batch in intact_batches(file, SEGMENT_HEADER_BYTES, self._lowest(index)):
                 resume = self._continuing(index, position, batch)
                 if resume is not None:
                     return resume
         return None
+
+    def _lowest(self, index: int) -> Offset:
+        """Return the lowest offset that a batch of the file may have: a file has no batch below its name."""
+        return max(self._damage.offset, base_offset_of(self._names[index]) or 0)
 
     def _continuing(self, index: int, position: int, batch: Batch) -> Resume | None:
         """Resume at `batch`, if `batch` continues the batches read before."""
@@ -131,7 +135,7 @@ class ResumeSearch:
     def _resume_in(self, index: int, position: int, known: Flushed, *, has_next: bool) -> Resume | None:
         """Resume inside a file, behind the first intact batch of those that lead to `known`."""
         with closing(self._directory.open(self._names[index])) as file:
-            found = first_that_leads_to(known, intact_batches(file, position, self._damage.offset), self._reached.epoch)
+            found = first_that_leads_to(known, intact_batches(file, position, self._lowest(index)), self._reached.epoch)
         if found is None:
             return None
         at, first = found

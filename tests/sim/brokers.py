@@ -125,7 +125,12 @@ class SimBroker:
     def _start(self) -> None:
         self.store = BrokerStore(self.disk)
         failed_reads = self.disk.failed_reads
-        recovered = self.store.recover()
+        try:
+            recovered = self.store.recover()
+        except BaseException:
+            # If the power goes while the store is dropped, the next start drops the rest.
+            self.is_damaged = self.is_damaged or self.disk.failed_reads > failed_reads
+            raise
         if recovered.dropped is not None:
             may_drop = self.is_damaged or self.disk.failed_reads > failed_reads
             hold(may_drop, "D2 CrashIsNotCorruption", f"{self.name} drops its store: {recovered.dropped}")
