@@ -64,7 +64,7 @@ class Why(Enum):
     ASKED = "the leader was asked to step down, or its process is shutting down"
     REMOVED = "the voter set without this leader is committed"
     ACCUSED = "a majority of the voters has another history than this leader"
-    UNFIT = "the log is damaged; the node neither leads nor campaigns until the log is repaired"
+    UNFIT = "the log is damaged or the disk is full; the node neither leads nor campaigns until that has ended"
     STALLED = "a flush has hung on the leader's disk for too long, so the leader could apply nothing"
     REST_IS_OVER = "the resigned leader has waited an election timeout for the other voters"
 

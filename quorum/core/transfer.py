@@ -49,7 +49,7 @@ def why_no_target(state: QuorumState, leadership: Leader, wanted: NodeId | None)
     if not leader.is_live(state, progress):
         return f"controller {wanted} has not fetched from this leader lately"
     if progress.damaged:
-        what = "its log is damaged and not repaired yet"
+        what = "its log is damaged, or its disk is full"
     else:
         what = "its image differs from a majority's" if progress.image_differs else "it has stopped applying records"
     return f"controller {wanted} would not lead: {what}"

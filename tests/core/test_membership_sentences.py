@@ -580,7 +580,7 @@ def test_a_voter_whose_log_is_damaged_is_no_target() -> None:
     said = answer(solo.request(transfer(2)))
     assert (said.error, said.message) == (
         ErrorCode.INVALID_REQUEST,
-        "controller 2 would not lead: its log is damaged and not repaired yet; nothing was done",
+        "controller 2 would not lead: its log is damaged, or its disk is full; nothing was done",
     )
     assert solo.core.is_leading
     solo.fetch(3, high_watermark=4, damaged=True)

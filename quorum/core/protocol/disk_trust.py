@@ -7,7 +7,8 @@ on its disk must not be counted as if the promise were kept.
     FULL         The node votes, acknowledges, and campaigns.
     damaged      A range inside the log is unreadable, and a valid chain follows the range. The node still knows its true
                  end, so its votes and acknowledgements are correct. But the node could not serve its log to others: until
-                 the range is repaired, the node does not campaign, and a leader resigns.
+                 the range is repaired, the node does not campaign, and a leader resigns. A full disk counts as damaged,
+                 too: the node could not append the records of its own epoch.
     lost a tail  The node may have acknowledged records which its log no longer holds. Counted, it could make a majority
                  with nodes which never had the records, and committed records would be lost. The node neither votes nor
                  campaigns nor acknowledges. It fetches under a random key, so that no leader counts it by mistake.

@@ -142,12 +142,13 @@ class LogRepaired:
 
 @dataclass(frozen=True, slots=True)
 class DamageFound:
-    """A range inside the log is unreadable, with a valid chain behind it. This node must not lead (see `disk_trust`)."""
+    """A range inside the log is unreadable, with a valid chain behind it, or the disk is full. This node must not lead
+    (see `disk_trust`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DamageRepaired:
-    """The damaged range is intact again, as its chain proves."""
+    """The damaged range is intact again, as its chain proves, and the disk has room."""
 
 
 @dataclass(frozen=True, slots=True)

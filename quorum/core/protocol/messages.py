@@ -86,9 +86,9 @@ class FetchRequest(NamedTuple):
     of the follower's history at `fetch_offset`. `read_token` repeats the token of the last reply accepted from this
     leader in this epoch; 0: none. `incarnation` is a new random number for each process. `digest` is the digest of the
     replica's image at `applied_offset`, empty without one; the core only carries both. `damaged`: the replica's log is
-    damaged (see `disk_trust`), so the replica would not campaign. `part_position`: how many bytes of the batch at
-    `fetch_offset` the replica holds already (`metadata_log.format.fetch_size`); None: the replica accepts whole batches
-    only, like an earlier release.
+    damaged, or its disk is full (see `disk_trust`), so the replica would not campaign. `part_position`: how many bytes of
+    the batch at `fetch_offset` the replica holds already (`metadata_log.format.fetch_size`); None: the replica accepts
+    whole batches only, like an earlier release.
     """
 
     replica: ReplicaKey

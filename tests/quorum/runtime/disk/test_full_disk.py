@@ -22,6 +22,7 @@ from quorum.core.protocol.messages import (
     VoteResponse,
 )
 from quorum.core.protocol.problem import ProblemCode
+from quorum.core.roles import Why
 from quorum.runtime.disk import election_file
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from quorum.runtime.disk.space import RETRY_MS
@@ -95,6 +96,8 @@ def test_a_full_leader_refuses_and_steps_down_and_comes_back() -> None:
     refused = next(each for each in answers if isinstance(each, Refused))
     assert refused.code is ErrorCode.STORAGE_ERROR
     assert not lone.node.core.is_leading
+    resigned = next(each for each in lone.node.core.take_transitions() if each.why is Why.UNFIT)
+    assert "the disk is full" in resigned.why.value, "no operator looks for damage"
     assert not disk.exists(BALLAST_NAME)
     assert lone.node.disk.status().is_full
     assert lone.problems == {ProblemCode.DISK_FULL: "the disk is full"} and ProblemCode.DISK_FULL.blocks_ready
