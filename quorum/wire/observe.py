@@ -93,7 +93,8 @@ def _tell_of_disk(before: DiskStatus, now: DiskStatus) -> DiskStatus:
     if now.damage_found > before.damage_found:
         log.error("damage found", what=now.last_damage, damaged_records=now.damaged_records)
     if now.damage_mended > before.damage_mended:
-        log.info("damage mended", ranges=now.damage_mended, damaged_records=now.damaged_records)
+        mended = now.damage_mended - before.damage_mended
+        log.info("damage mended", ranges=mended, damaged_records=now.damaged_records)
     return now
 
 

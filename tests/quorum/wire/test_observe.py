@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from quorum.core.protocol.problem import Problem, ProblemCode
-from quorum.runtime.protocol.requests import LeaderHint, NodeStatus
+from quorum.runtime.protocol.requests import DiskStatus, LeaderHint, NodeStatus
 from quorum.wire.cluster_figures import ClusterFigures
 from quorum.wire.metric_table import add_metrics
 from quorum.wire.observe import watch
@@ -104,6 +104,14 @@ async def test_a_problem_is_logged_once_when_it_begins_and_once_when_it_is_solve
         ("info", "problem solved", "disk_full", "the disk is full"),
         ("info", "problem solved", "log_damaged", "3 records cannot be read"),
     ]
+
+
+async def test_a_repair_is_logged_with_the_ranges_of_this_repair() -> None:
+    """And not with all ranges since the start of the process."""
+    well = FakeNode().status()
+    looks = [replace(well, disk=DiskStatus(damage_found=3, damage_mended=mended)) for mended in (0, 1, 3)]
+    lines = await lines_of(FakeNode(), *looks)
+    assert [line["ranges"] for line in lines if line["event"] == "damage mended"] == [1, 2]
 
 
 async def test_a_leader_logs_which_voter_falls_silent_and_when_it_is_heard_again() -> None:
