@@ -187,9 +187,11 @@ class LogRepair:
         try:
             if not self._is_wanted(end, meta.chain):
                 return False
+            ranges = len(self._log.damage)
             self._disk.space.write_at_any_price(
                 lambda: self._log.start_at_snapshot(end, meta.chain, meta.timestamp_ms), now_ms
             )
+            self._disk.repair.mended_ranges += ranges - len(self._log.damage)
         except CorruptLog as e:
             self._disk.found_damage(e)  # at the end of the snapshot, or just below
             return False

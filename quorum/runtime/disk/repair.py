@@ -211,6 +211,7 @@ class Repair:
         """True while a snapshot is verified and loaded that is to take the place of the range."""
         self._resume_ms = 0
         self.mended_ranges = 0
+        """How many ranges were repaired since the process started: with batches, or with a snapshot in their place."""
 
     def next_deadline_ms(self, *, has_damage: bool) -> int | None:
         """The time of the next step; None without damage, or while the repair waits for an answer or a job."""

@@ -43,6 +43,7 @@ def test_a_log_starts_at_anothers_snapshot_and_keeps_what_stands_above() -> None
     assert load(it, snapshot) > 1
     shape = node.log.shape
     assert (node.log.damage, shape.start, shape.snapshot) == ((), snapshot.meta.end, snapshot.meta.end)
+    assert node.disk.status().damage_mended == 1
     assert (shape.end, shape.chain, shape.last_epoch) == (before.end, before.chain, before.last_epoch)
     assert node.core.high_watermark == node.state.applied == 19
     assert node.state.committed.digest_bytes == snapshot.image.digest_bytes
@@ -76,6 +77,7 @@ def test_a_snapshot_that_ends_within_the_damage_leaves_the_rest_to_be_mended(res
     node = it.lone.node
     (left,) = node.log.damage
     assert (left.start, left.end) == (damaged.start + 1, damaged.end)
+    assert node.disk.status().damage_mended == 0
     assert node.core.disk_trust.damaged and it.stand_for_election() == []
     if restart:
         it.lone = LoneNode(it.disk, CONFIG)
