@@ -36,6 +36,8 @@ $ grep -h '"metrics"' DIR/*/log
 2026-11-23T01:00:22.725471Z info quorumd "metrics" node_id=1 port=42277
 ```
 
+A daemon writes this line at each start. After a restart a log has several such lines, and the last one has the port.
+
 A number that a node does not know is NaN. Each daemon also shows `process_*`: memory, CPU time and open files.
 
 Metrics cost a controller about 1 us in each turn, and some 4 ms for each page. Brokers, topics and partitions are counted in a
@@ -43,7 +45,7 @@ thread, at most once a second and only for what has changed; a page shows the ne
 
 ## Alerts
 
-Seven rules that find most of what goes wrong. The runbook says what to do.
+Nine rules that find most of what goes wrong. The runbook says what to do.
 
 | alert when | because |
 |---|---|
@@ -52,6 +54,8 @@ Seven rules that find most of what goes wrong. The runbook says what to do.
 | `max(metaquorum_offline_partitions) > 0` | no broker leads these partitions |
 | `max(metaquorum_under_min_isr_partitions) > 0` | producers that want all replicas are refused |
 | `max(metaquorum_brokers{state="fenced"}) > 0` for 1 min | a broker is gone |
+| `increase(metaquorum_happenings_total{kind="broker_fenced"}[10m]) > 0` | a broker was fenced, perhaps for seconds only |
+| `increase(metaquorum_damage_found_total[1h]) > 0` | a disk returned wrong bytes; the repair may be over before a scrape sees the problem |
 | `metaquorum_certificate_expiry_timestamp_seconds - time() < 14 * 86400` | other nodes soon refuse this node |
 | `up == 0`, or `/readyz` without an answer for 5 s | a controller whose disk hangs answers nothing, and shows no metric |
 """

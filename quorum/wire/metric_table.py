@@ -207,7 +207,7 @@ DISK_ROWS: Final = (
     _Row(
         "damage_found_total",
         Kind.COUNTER,
-        "Damaged places found in log and snapshots, those found at the start included.",
+        "Damaged places found in log and snapshots, and a lost end of the log; those found at the start included.",
         lambda of: of.status.disk.damage_found,
     ),
     _Row(

@@ -49,8 +49,11 @@ class Disk:
         self.space = Space(opened.directory, self._log, now_ms, has_ballast=opened.has_ballast)
         self.repair = Repair(me)
         self.scrub = Scrub(self._log, self._snapshotter.store, config.scrub_interval_ms, now_ms)
-        self._damage_found = len(self._log.damage)
-        self._last_damage = "; ".join(str(each) for each in self._log.damage)
+        found = [str(each) for each in self._log.damage]
+        if self._log.lost is not None:
+            found.append(f"the end of the log is lost: the log had reached offset {self._log.lost.end}")
+        self._damage_found = len(found)
+        self._last_damage = "; ".join(found)
         self._log.on_damage = self._count_damage
 
     @property

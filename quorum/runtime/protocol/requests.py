@@ -142,7 +142,7 @@ class DiskStatus:
     """The condition of the node's disk since the process started."""
 
     damage_found: int = 0
-    """Damaged places found in log and snapshots, those found at the start included."""
+    """Damaged places found in log and snapshots, and a lost end of the log; those found at the start included."""
     last_damage: str = ""
     damaged_records: int = 0
     """Records of the log that cannot be read now."""

@@ -276,6 +276,8 @@ def test_a_node_that_has_lost_its_durable_end_does_not_count_until_it_is_there_a
     assert fetch.replica.node_id == 1 and fetch.replica != lone.node.me
     assert [*lone.problems] == [ProblemCode.LOG_END_LOST] and ProblemCode.LOG_END_LOST.blocks_ready
     assert "below offset 3 " in lone.problems[ProblemCode.LOG_END_LOST]
+    assert lone.node.disk.status().damage_found == 1, "a counter tells of a loss that ends before anybody looks"
+    assert "reached offset 3" in lone.node.disk.status().last_damage
 
     elsewhere = open_directory(formatted_disk(THREE), _identity(), NodeConfig()).log
     for epoch in (4, 4, 5):
