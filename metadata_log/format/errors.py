@@ -99,11 +99,12 @@ class CorruptLog(LogFormatError):
     position: int | None = None
     """The byte in `file` at which the damaged batch begins."""
     offset: int | None = None
-    """The offset up to which the log is intact."""
+    """The base offset of the damaged batch; None if it is not known."""
 
     @classmethod
-    def at(cls, file: str, position: int, offset: int, reason: str) -> "CorruptLog":
+    def at(cls, file: str, position: int, offset: int | None, reason: str) -> "CorruptLog":
         """Make the error for damage at a known place."""
-        error = cls(f"{file}: damage at byte {position}, offset {offset}: {reason}")
+        at_offset = "" if offset is None else f", offset {offset}"
+        error = cls(f"{file}: damage at byte {position}{at_offset}: {reason}")
         error.file, error.position, error.offset = file, position, offset
         return error

@@ -340,9 +340,10 @@ class Log(LogView):
         # ticket is void.
         self._generation += 1
         place = LogPlace(self._memory.start, self._memory.chain, self.shape.epoch_below)
-        if not self._segments.damage(name, error.position or 0, place):
+        damaged = self._segments.damage(name, error.position or 0, place)
+        if damaged is None:
             raise error
-        self.on_damage(str(error))
+        self.on_damage(f"{damaged}: {error}")
         self._note.flush()  # as at opening: an older note must not come back while the log has damage
 
     def repair(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:

@@ -301,12 +301,9 @@ class Segment:
         return next(entry for entry in reversed(self._index) if entry.position == position)
 
     def corrupt(self, position: int, reason: str, offset: Offset | None = None) -> CorruptLog:
-        """Make the error for damage at `position`. Without `offset`, the error names the nearest indexed offset
-        below.
-        """
+        """Make the error for damage at `position`. Without `offset`, the error names an offset only if the index has it."""
         if offset is None:
-            entries = [entry for entry in self._index if entry.position <= position]
-            offset = entries[-1].base_offset if entries else self.base_offset
+            offset = next((entry.base_offset for entry in self._index if entry.position == position), None)
         return CorruptLog.at(self._path, position, offset, reason)
 
     # --- the gap ---------------------------------------------------------------------------------------------------

@@ -258,15 +258,17 @@ class Segments:
             for stretch in each.stretches
         ]
 
-    def damage(self, name: str, position: int, log: LogPlace) -> bool:
-        """Record damage at `position` of the file `name`. Returns False if no readable batch covers that position (any more).
+    def damage(self, name: str, position: int, log: LogPlace) -> DamagedRange | None:
+        """Record damage at `position` of the file `name`, and return the damaged range.
+
+        Returns None if no readable batch covers that position (any more).
 
         The damaged range reaches from the last index entry before the damage to the next entry behind it, and includes
         the range that the file has already.
         """
         i = next((i for i, each in enumerate(self._files) if each.name == name and each.holds(position)), None)
         if i is None:
-            return False
+            return None
         segment, following = self._files[i], [each.header for each in self._files[i + 1 : i + 2]]
         end_chain = following[0].previous_chain if following and following[0] else log.end_chain
         known = self.ledger.overlapping(segment.base_offset, segment.end_offset)
@@ -287,7 +289,7 @@ class Segments:
             damaged = DamagedRange(start, end, chain_before, chain_after, name, at, epoch, timestamp_ms)
         self.ledger.note(damaged)
         self.ledger.forget_below(log.start.start.offset, log.start.chain)
-        return True
+        return damaged
 
     def repair(self, damaged: DamagedRange, batches: Sequence[Batch], start: LogStart) -> None:
         """Put back the records of `damaged`; see `segment_repair`."""
@@ -317,6 +319,7 @@ def check(directory: Directory, extent: Extent, max_bytes: int) -> Extent | None
         FileNotFoundError: the file was retired or replaced meanwhile.
     """
     name, position, end_position, chain = extent
+    offset: Offset | None = None
     file = directory.open(name)
     stop = min(end_position, position + max_bytes)
     try:
@@ -324,12 +327,12 @@ def check(directory: Directory, extent: Extent, max_bytes: int) -> Extent | None
             if chain is not None:
                 if not verify_chain(batch, chain):
                     raise BadBatch(position, "the batch does not continue the chain")
-                chain = batch.chain
+                chain, offset = batch.chain, batch.end_offset
             position += len(batch.data)
         if position < stop:
             raise BadBatch(position, "the file ends, or is zero, where a batch was written")
     except BadBatch as e:
-        raise CorruptLog.at(f"{directory.path_text}/{name}", e.position, 0, str(e)) from e
+        raise CorruptLog.at(f"{directory.path_text}/{name}", e.position, offset, str(e)) from e
     finally:
         file.close()
     return Extent(name, position, end_position, chain) if position < end_position else None

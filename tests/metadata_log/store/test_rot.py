@@ -61,6 +61,24 @@ def test_a_scrub_finds_any_flipped_bit_of_a_sealed_segment() -> None:
     check_mended(directory, log, Log.open(directory, config=CONFIG), written)
 
 
+def test_a_scrub_names_the_offset_of_the_damage_or_none() -> None:
+    """A slice knows the offset of a batch only by the batch before it. The log itself tells the range, in any case."""
+    for damaged_batch, offset in ((0, None), (2, 4)):
+        directory, log, written = filled()
+        told: list[str] = []
+        log.on_damage = told.append
+        extent = log.extents()[0]
+        position = SEGMENT_HEADER_BYTES + sum(len(each.data) for each in written[:damaged_batch])
+        directory.flip_bit(extent.name, position + 90)
+        with pytest.raises(CorruptLog) as rot:
+            check(directory, extent, 1 << 20)
+        assert (rot.value.position, rot.value.offset) == (position, offset)
+        assert (", offset " in str(rot.value)) == (offset is not None)
+        damaged = noted(log, rot.value)
+        assert damaged.start <= written[damaged_batch].base_offset < damaged.end
+        assert told == [f"{damaged}: {rot.value}"]
+
+
 def test_rot_that_a_read_comes_upon_is_mended() -> None:
     """Including damage in the active segment, and next to damage that is known already."""
     for order in ((0, 1, 2), (2, 1, 0), (1, 1, 2)):
