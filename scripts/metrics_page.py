@@ -54,8 +54,8 @@ Nine rules that find most of what goes wrong. The runbook says what to do.
 | `max(metaquorum_offline_partitions) > 0` | no broker leads these partitions |
 | `max(metaquorum_under_min_isr_partitions) > 0` | producers that want all replicas are refused |
 | `max(metaquorum_brokers{state="fenced"}) > 0` for 1 min | a broker is gone |
-| `increase(metaquorum_happenings_total{kind="broker_fenced"}[10m]) > 0` | a broker was fenced, perhaps for seconds only |
-| `increase(metaquorum_damage_found_total[1h]) > 0` | a disk returned wrong bytes; the repair may be over before a scrape sees the problem |
+| `increase(metaquorum_happenings_total{kind="broker_fenced"}[10m]) > 0` | a broker was fenced, perhaps for seconds |
+| `increase(metaquorum_damage_found_total[1h]) > 0` | a disk returned wrong bytes; a quick repair shows no problem |
 | `metaquorum_certificate_expiry_timestamp_seconds - time() < 14 * 86400` | other nodes soon refuse this node |
 | `up == 0`, or `/readyz` without an answer for 5 s | a controller whose disk hangs answers nothing, and shows no metric |
 """
