@@ -364,9 +364,7 @@ class NodeLoop:
             return
         self._follow_voters()
         self._flusher.wake_up_for_next = self._inbox.awaits_flush
-        if node.has_more_to_do:
-            self._post(Tick())
-        elif self._inbox.needs_turn:
+        if node.has_more_to_do or self._inbox.needs_turn:
             self._schedule()
         self._timer.turn_ended(now_ms)
 

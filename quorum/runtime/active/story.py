@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from metadata_log.format.ids import Offset
-from quorum.controller.protocol.happenings import FREQUENT, BrokerFenced, Happening
+from quorum.controller.protocol.happenings import FREQUENT, KINDS, BrokerFenced, Happening
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.protocol.tallies import Tallies
 
@@ -33,11 +33,14 @@ class Told(NamedTuple):
     """The client's request with an id that caused the happening, if any."""
 
 
+_LABELS: Final = {kind: (kind.replace(" ", "_"),) for kind in KINDS}
+
+
 class Story:
     """One per node. The active controller adds to it; the loop takes from it after each turn."""
 
     def __init__(self, tallies: Tallies) -> None:
-        self._tallies = tallies
+        self._tallies, self._counts = tallies, tallies.happenings.values
         self._waiting: deque[Told] = deque()
         self._told: deque[Told] = deque(maxlen=TOLD_KEPT)
         self._frequent = 0
@@ -51,17 +54,15 @@ class Story:
         """Takes note that all records below `offset` are committed and applied: counts their happenings."""
         while self._waiting and self._waiting[0].offset <= offset:
             told = self._waiting.popleft()
-            self._count(told.happening)
-            if isinstance(told.happening, FREQUENT):
+            happening = told.happening
+            self._counts[_LABELS[happening.kind]] += 1
+            if isinstance(happening, BrokerFenced):
+                self._tallies.brokers_fenced.add(1, str(happening.broker_id), happening.why.value)
+            if isinstance(happening, FREQUENT):
                 self._frequent += 1
                 if self._frequent > FREQUENT_KEPT:
                     continue
             self._told.append(told)
-
-    def _count(self, happening: Happening) -> None:
-        self._tallies.happenings.add(1, happening.kind.replace(" ", "_"))
-        if isinstance(happening, BrokerFenced):
-            self._tallies.brokers_fenced.add(1, str(happening.broker_id), happening.why.value)
 
     def drop(self) -> None:
         """Drops the waiting happenings, because the leadership has ended and the fate of their batches is unknown."""
