@@ -93,7 +93,7 @@ class UnsupportedRecord(LogFormatError):
 
 
 class CorruptLog(LogFormatError):
-    """The log is damaged below its durable end. Such damage is never cut. The message names file and position."""
+    """The log is damaged below its durable end. Such damage is never cut silently. The message names file and position."""
 
     file: str | None = None
     position: int | None = None
