@@ -137,3 +137,43 @@ def test_a_new_segment_that_got_no_header_hides_nothing_of_the_one_before(index:
     check_damaged(log, healthy, written)
     repair_all(log, written)
     check_mended(directory, log, healthy, written)
+
+
+def test_another_file_s_batches_under_a_damaged_header_are_not_believed() -> None:
+    """1. The second file has the content of the first one, and a damaged header.
+    2. The first file has lost its second batch, which the second file seems to have.
+    3. No batch of the second file counts: all of them are below the file's name.
+    """
+    directory, healthy, written = filled()
+    healthy.close()
+    first, second = segments(directory)[:2]
+    content = directory.read(first, 1 << 20)
+    directory.edit(second, lambda data: data.__setitem__(slice(None), content))
+    directory.flip_bit(second, 20)
+    directory.flip_bit(first, SEGMENT_HEADER_BYTES + len(written[0].data) + 85)
+    log = Log.open(directory, config=CONFIG)
+    (damaged,) = log.damage
+    assert (damaged.start, damaged.end) == (2, base_offset_of(segments(directory)[2]))
+    check_damaged(log, healthy, written)
+    repair_all(log, written)
+    check_mended(directory, log, healthy, written)
+
+
+def test_the_first_two_files_may_have_damaged_headers_and_the_log_starts_in_the_second() -> None:
+    """The second file begins below the log's start, as the first one does, and is no foreign file."""
+    directory, log, written = filled()
+    second = base_offset_of(segments(directory)[1])
+    inside = next(batch for batch in written if batch.base_offset > (second or 0))
+    before = contents(directory)
+    log.drop_prefix(OffsetAndEpoch(inside.base_offset, log.shape.epoch_below(inside.base_offset) or 0))
+    healthy_shape = log.shape
+    log.close()
+    for name in list(before)[:1]:
+        directory.open(name, create=True).write_at(0, before[name])
+    for name in segments(directory)[:2]:
+        directory.flip_bit(name, 20)
+        directory.flip_bit(name, SEGMENT_HEADER_BYTES + 85)
+    log = Log.open(directory, config=CONFIG)
+    assert (log.shape.start, log.end) == (healthy_shape.start, healthy_shape.end)
+    repair_all(log, written)
+    assert everything(log) == [batch for batch in written if batch.base_offset >= inside.base_offset]
