@@ -31,20 +31,23 @@ _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?"
 """A number as every language reads it: Python alone also reads `0_1` and digits of other scripts."""
 
 
-def _whole(low: int, high: int) -> Check:
-    if high == LONG_MAX:
-        bounds = f"must be a whole number, at least {low} (and below 2**63)"
-    else:
-        bounds = f"must be a whole number between {low} and {high}"
+@dataclass(frozen=True, slots=True)
+class WholeNumber:
+    """The check that a value is a whole number from `low` to `high`."""
 
-    def check(value: str) -> str | None:
-        return None if _INTEGER.fullmatch(value) and low <= int(value) <= high else bounds
+    low: int
+    high: int
 
-    return check
+    def __call__(self, value: str) -> str | None:
+        if _INTEGER.fullmatch(value) and self.low <= int(value) <= self.high:
+            return None
+        if self.high == LONG_MAX:
+            return f"must be a whole number, at least {self.low} (and below 2**63)"
+        return f"must be a whole number between {self.low} and {self.high}"
 
 
 def _gzip_level(value: str) -> str | None:
-    is_level = value == "-1" or _whole(1, 9)(value) is None
+    is_level = value == "-1" or WholeNumber(1, 9)(value) is None
     return None if is_level else "must be -1 (the default level) or a whole number from 1 to 9"
 
 
@@ -123,62 +126,62 @@ TOPIC_KEYS: Final = _keys(
         broker_key="log.cleanup.policy",
     ),
     ConfigKey("compression.gzip.level", _gzip_level, "-1"),
-    ConfigKey("compression.lz4.level", _whole(1, 17), "9"),
+    ConfigKey("compression.lz4.level", WholeNumber(1, 17), "9"),
     ConfigKey("compression.type", _one_of(*_COMPRESSIONS), "producer"),
-    ConfigKey("compression.zstd.level", _whole(-131_072, 22), "3"),
-    ConfigKey("delete.retention.ms", _whole(0, LONG_MAX), "86400000"),
-    ConfigKey("file.delete.delay.ms", _whole(0, LONG_MAX), "60000"),
-    ConfigKey("flush.messages", _whole(1, LONG_MAX), _LONG),
-    ConfigKey("flush.ms", _whole(0, LONG_MAX), _LONG),
+    ConfigKey("compression.zstd.level", WholeNumber(-131_072, 22), "3"),
+    ConfigKey("delete.retention.ms", WholeNumber(0, LONG_MAX), "86400000"),
+    ConfigKey("file.delete.delay.ms", WholeNumber(0, LONG_MAX), "60000"),
+    ConfigKey("flush.messages", WholeNumber(1, LONG_MAX), _LONG),
+    ConfigKey("flush.ms", WholeNumber(0, LONG_MAX), _LONG),
     ConfigKey("follower.replication.throttled.replicas", _throttled, "", is_list=True),
-    ConfigKey("index.interval.bytes", _whole(0, INT_MAX), "4096"),
+    ConfigKey("index.interval.bytes", WholeNumber(0, INT_MAX), "4096"),
     ConfigKey("leader.replication.throttled.replicas", _throttled, "", is_list=True),
-    ConfigKey("local.retention.bytes", _whole(-2, LONG_MAX), "-2"),
-    ConfigKey("local.retention.ms", _whole(-2, LONG_MAX), "-2"),
-    ConfigKey("max.compaction.lag.ms", _whole(1, LONG_MAX), _LONG),
-    ConfigKey("max.message.bytes", _whole(0, INT_MAX), "1048588", broker_key="message.max.bytes"),
-    ConfigKey("message.timestamp.after.max.ms", _whole(0, LONG_MAX), "3600000"),
-    ConfigKey("message.timestamp.before.max.ms", _whole(0, LONG_MAX), _LONG),
+    ConfigKey("local.retention.bytes", WholeNumber(-2, LONG_MAX), "-2"),
+    ConfigKey("local.retention.ms", WholeNumber(-2, LONG_MAX), "-2"),
+    ConfigKey("max.compaction.lag.ms", WholeNumber(1, LONG_MAX), _LONG),
+    ConfigKey("max.message.bytes", WholeNumber(0, INT_MAX), "1048588", broker_key="message.max.bytes"),
+    ConfigKey("message.timestamp.after.max.ms", WholeNumber(0, LONG_MAX), "3600000"),
+    ConfigKey("message.timestamp.before.max.ms", WholeNumber(0, LONG_MAX), _LONG),
     ConfigKey("message.timestamp.type", _one_of("CreateTime", "LogAppendTime"), "CreateTime"),
     ConfigKey("min.cleanable.dirty.ratio", _ratio, "0.5"),
-    ConfigKey("min.compaction.lag.ms", _whole(0, LONG_MAX), "0"),
-    ConfigKey("min.insync.replicas", _whole(1, INT_MAX), "1"),
+    ConfigKey("min.compaction.lag.ms", WholeNumber(0, LONG_MAX), "0"),
+    ConfigKey("min.insync.replicas", WholeNumber(1, INT_MAX), "1"),
     ConfigKey("preallocate", _boolean, "false"),
     ConfigKey("remote.log.copy.disable", _boolean, "false"),
     ConfigKey("remote.log.delete.on.disable", _boolean, "false"),
     ConfigKey("remote.storage.enable", _boolean, "false"),
-    ConfigKey("retention.bytes", _whole(-1, LONG_MAX), "-1", broker_key="log.retention.bytes"),
-    ConfigKey("retention.ms", _whole(-1, LONG_MAX), _WEEK, broker_key="log.retention.ms"),
-    ConfigKey("segment.bytes", _whole(14, INT_MAX), "1073741824", broker_key="log.segment.bytes"),
-    ConfigKey("segment.index.bytes", _whole(4, INT_MAX), "10485760"),
-    ConfigKey("segment.jitter.ms", _whole(0, LONG_MAX), "0"),
-    ConfigKey("segment.ms", _whole(1, LONG_MAX), _WEEK, broker_key="log.roll.ms"),
+    ConfigKey("retention.bytes", WholeNumber(-1, LONG_MAX), "-1", broker_key="log.retention.bytes"),
+    ConfigKey("retention.ms", WholeNumber(-1, LONG_MAX), _WEEK, broker_key="log.retention.ms"),
+    ConfigKey("segment.bytes", WholeNumber(14, INT_MAX), "1073741824", broker_key="log.segment.bytes"),
+    ConfigKey("segment.index.bytes", WholeNumber(4, INT_MAX), "10485760"),
+    ConfigKey("segment.jitter.ms", WholeNumber(0, LONG_MAX), "0"),
+    ConfigKey("segment.ms", WholeNumber(1, LONG_MAX), _WEEK, broker_key="log.roll.ms"),
     ConfigKey("unclean.leader.election.enable", _boolean, "false"),
 )
 
 BROKER_KEYS: Final = _keys(
-    ConfigKey("background.threads", _whole(1, INT_MAX), "10"),
+    ConfigKey("background.threads", WholeNumber(1, INT_MAX), "10"),
     ConfigKey("compression.type", _one_of(*_COMPRESSIONS), "producer"),
-    ConfigKey("follower.replication.throttled.rate", _whole(0, LONG_MAX), _LONG),
-    ConfigKey("leader.replication.throttled.rate", _whole(0, LONG_MAX), _LONG),
+    ConfigKey("follower.replication.throttled.rate", WholeNumber(0, LONG_MAX), _LONG),
+    ConfigKey("leader.replication.throttled.rate", WholeNumber(0, LONG_MAX), _LONG),
     ConfigKey(
         "log.cleanup.policy",
         _list_of(_one_of("delete", "compact"), "delete and compact", may_be_empty=False),
         "delete",
         is_list=True,
     ),
-    ConfigKey("log.retention.bytes", _whole(-1, LONG_MAX), "-1"),
-    ConfigKey("log.retention.ms", _whole(-1, LONG_MAX), _WEEK),
-    ConfigKey("log.roll.ms", _whole(1, LONG_MAX), _WEEK),
-    ConfigKey("log.segment.bytes", _whole(14, INT_MAX), "1073741824"),
-    ConfigKey("max.connections", _whole(0, INT_MAX), str(INT_MAX)),
-    ConfigKey("message.max.bytes", _whole(0, INT_MAX), "1048588"),
-    ConfigKey("min.insync.replicas", _whole(1, INT_MAX), "1"),
-    ConfigKey("num.io.threads", _whole(1, INT_MAX), "8"),
-    ConfigKey("num.network.threads", _whole(1, INT_MAX), "3"),
-    ConfigKey("num.recovery.threads.per.data.dir", _whole(1, INT_MAX), "2"),
-    ConfigKey("num.replica.fetchers", _whole(1, INT_MAX), "1"),
-    ConfigKey("replica.alter.log.dirs.io.max.bytes.per.second", _whole(0, LONG_MAX), _LONG),
+    ConfigKey("log.retention.bytes", WholeNumber(-1, LONG_MAX), "-1"),
+    ConfigKey("log.retention.ms", WholeNumber(-1, LONG_MAX), _WEEK),
+    ConfigKey("log.roll.ms", WholeNumber(1, LONG_MAX), _WEEK),
+    ConfigKey("log.segment.bytes", WholeNumber(14, INT_MAX), "1073741824"),
+    ConfigKey("max.connections", WholeNumber(0, INT_MAX), str(INT_MAX)),
+    ConfigKey("message.max.bytes", WholeNumber(0, INT_MAX), "1048588"),
+    ConfigKey("min.insync.replicas", WholeNumber(1, INT_MAX), "1"),
+    ConfigKey("num.io.threads", WholeNumber(1, INT_MAX), "8"),
+    ConfigKey("num.network.threads", WholeNumber(1, INT_MAX), "3"),
+    ConfigKey("num.recovery.threads.per.data.dir", WholeNumber(1, INT_MAX), "2"),
+    ConfigKey("num.replica.fetchers", WholeNumber(1, INT_MAX), "1"),
+    ConfigKey("replica.alter.log.dirs.io.max.bytes.per.second", WholeNumber(0, LONG_MAX), _LONG),
     ConfigKey("unclean.leader.election.enable", _boolean, "false"),
 )
 

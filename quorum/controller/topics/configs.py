@@ -60,10 +60,12 @@ def config_key(resource_type: int, key: str) -> ConfigKey:
     found = known.get(key)
     if found is not None:
         return found
-    elsewhere = [f"{RESOURCE_WORDS[other]}s" for other, keys in KEYS.items() if key in keys]
-    near = _likeliest(resource_type, key)
-    hint = f": it is a config of {elsewhere[0]}" if elsewhere else f"; did you mean {near!r}?" if near else ""
-    word = RESOURCE_WORDS[resource_type]
+    word, hint = RESOURCE_WORDS[resource_type], ""
+    elsewhere = [RESOURCE_WORDS[other] for other, keys in KEYS.items() if key in keys]
+    if elsewhere:
+        hint = f": it is a config of {elsewhere[0]}s; nothing was changed; set it on a {elsewhere[0]}"
+    elif near := _likeliest(resource_type, key):
+        hint = f"; did you mean {near!r}?"
     raise Rejected(ErrorCode.INVALID_CONFIG, f"unknown {word} config {key[:_SHOWN_MAX]!r}{hint}")
 
 

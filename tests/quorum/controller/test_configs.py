@@ -13,7 +13,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.decision import ControllerError
 from quorum.controller.protocol.topic_rules import Rejected
-from quorum.controller.topics.config_keys import KEYS
+from quorum.controller.topics.config_keys import BROKER_KEYS, KEYS, TOPIC_KEYS, ConfigKey, WholeNumber
 from quorum.controller.topics.configs import check_value, config_key
 from tests.quorum.controller.cluster import Cluster, Run
 
@@ -88,7 +88,7 @@ def test_validate_only(cluster: Cluster) -> None:
         (
             (SET, "num.io.threads", "1"),
             ErrorCode.INVALID_CONFIG,
-            "unknown topic config 'num.io.threads': it is a config of brokers",
+            "unknown topic config 'num.io.threads': it is a config of brokers; nothing was changed; set it on a broker",
         ),
         ((SET, "zzzz", "1"), ErrorCode.INVALID_CONFIG, "unknown topic config 'zzzz'"),
         ((DELETE, "zzzz", ""), ErrorCode.INVALID_CONFIG, "unknown topic config 'zzzz'"),
@@ -217,6 +217,44 @@ def test_every_default_is_sound(resource_type: int) -> None:
         check_value(resource_type, key, known.default)
         with pytest.raises(Rejected, match=key.replace(".", r"\.")):
             check_value(resource_type, key, "\x00nonsense")
+
+
+@pytest.mark.parametrize("resource_type", sorted(KEYS))
+def test_the_rows_of_the_table_are_in_alphabetical_order(resource_type: int) -> None:
+    """A reader finds a key, and the place of a new key, without a search."""
+    assert list(KEYS[resource_type]) == sorted(KEYS[resource_type])
+
+
+@pytest.mark.parametrize("resource_type", sorted(KEYS))
+def test_a_whole_number_has_the_bounds_of_its_row(resource_type: int) -> None:
+    """The bounds themselves are allowed; the next number below and above is refused."""
+    checks = {key: known.check for key, known in KEYS[resource_type].items() if isinstance(known.check, WholeNumber)}
+    assert len(checks) > 10
+    for key, check in checks.items():
+        for good in (check.low, check.high):
+            check_value(resource_type, key, str(good))
+        for bad in (check.low - 1, check.high + 1):
+            with pytest.raises(Rejected, match=f"config {key} is '{bad}': it must be a whole number"):
+                check_value(resource_type, key, str(bad))
+
+
+@pytest.mark.parametrize(
+    ("word", "resource_type", "others"),
+    [("topic", TOPIC_RESOURCE, BROKER_KEYS), ("broker", BROKER_RESOURCE, TOPIC_KEYS)],
+)
+def test_a_key_of_the_other_table_is_refused_and_says_where_it_belongs(
+    word: str, resource_type: int, others: dict[str, ConfigKey]
+) -> None:
+    """A broker's key is no topic's key, and a topic's key no broker's, unless both tables have the key."""
+    other = {"topic": "broker", "broker": "topic"}[word]
+    foreign = others.keys() - KEYS[resource_type].keys()
+    assert len(foreign) > 10
+    for key in foreign:
+        with pytest.raises(Rejected) as refused:
+            check_value(resource_type, key, others[key].default)
+        assert refused.value.message == (
+            f"unknown {word} config {key!r}: it is a config of {other}s; nothing was changed; set it on a {other}"
+        )
 
 
 @pytest.mark.parametrize("resource_type", [TOPIC_RESOURCE, BROKER_RESOURCE])
