@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorum.cli.commands import verdict
-from quorum.cli.commands.replicas import SILENT, Heard, best_answer, hear_all, is_leaders
+from quorum.cli.commands.replicas import SILENT, Heard, hear_all, is_leaders
 from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
@@ -140,7 +140,7 @@ async def _look(client: AdminClient) -> dict[str, Any]:
     if not heard.missing.keys().isdisjoint(followers):
         # Either this machine cannot reach the controller, and the leader hears it; or its process has just ended.
         await asyncio.sleep(CONFIRM_S)
-        heard = heard._replace(best=await best_answer(client))
+        heard = await hear_all(client)
     document = _of_quorum(heard)
     if document["leader_id"] is not None:
         try:
