@@ -12,7 +12,7 @@ for the follower's image. Example with leader 1 and follower 2:
     2. follower 2 appends the new records, begins their flush, and puts off the applying (more than `apply_at_once_records`);
     3. the flush ends; follower 2 sends its next fetch, which acknowledges the new records, and puts off the applying again;
     4. in the next turn at the latest (`PUT_OFF_TURNS_MAX`) follower 2 applies the committed records.
-In alternated rounds, topics of 1,000 partitions were created 1.13 times as fast as without this rule.
+In alternated rounds, topics of 1,000 partitions were created 1.13 to 1.24 times as fast as without this rule.
 
 *At each committed mark* a job begins to write a snapshot of exactly that image. When the snapshot is written, the log may start
 later. A snapshot without room on the disk is given up, and the next mark begins another.
