@@ -1,4 +1,5 @@
-"""Failures of `quorumctl`: one line that tells the operator the next step, and an exit code for scripts."""
+"""Failures of `quorumctl`: one line that tells the operator the next step, and an exit code for scripts. The end of a daemon's log may
+follow, line by line."""
 
 from __future__ import annotations
 
@@ -44,16 +45,19 @@ _NO_ANSWER: Final = frozenset((ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST
 
 
 class CliError(click.ClickException):
-    """Ends the command with one line on stderr."""
+    """Ends the command with one line on stderr, and with the lines of `log_tail` below."""
 
-    def __init__(self, message: str, exit_code: int = EXIT_REFUSED) -> None:
+    def __init__(self, message: str, exit_code: int = EXIT_REFUSED, log_tail: str = "") -> None:
         super().__init__(message)
+        self.log_tail = log_tail
         vars(self)["exit_code"] = (
             exit_code  # click declares the exit code for the class, and reads it from the instance
         )
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"quorumctl: {' '.join(self.message.split())}", err=True, file=file)
+        for line in self.log_tail.splitlines():
+            click.echo(f"  {line}", err=True, file=file)
 
 
 def exit_code_of(code: ErrorCode) -> int:

@@ -198,7 +198,7 @@ def dump(
     except (LogFormatError, OSError) as e:
         raise Failed(str(e)) from None
     if damaged:
-        click.echo(f"quorum-offline: {damaged} damaged places; see the lines that say so", err=True)
+        click.echo(f"quorum-offline: {damaged} damaged place{'s' * (damaged > 1)}; see the lines that say so", err=True)
         sys.exit(EXIT_FINDINGS)
 
 

@@ -168,7 +168,7 @@ def test_a_dump_of_damage_ends_with_10(tmp_path: Path, words: list[str]) -> None
     batches = CliRunner().invoke(cli.main, ["dump", str(node.path), "--batches", "-o", "json"]).stdout.splitlines()
     flip(segments(node.path)[0], json.loads(batches[2])["position"] + 70)
     result = CliRunner().invoke(cli.main, ["dump", str(node.path), *words])
-    assert (result.exit_code, result.stderr) == (10, "quorum-offline: 1 damaged places; see the lines that say so\n")
+    assert (result.exit_code, result.stderr) == (10, "quorum-offline: 1 damaged place; see the lines that say so\n")
     sound = CliRunner().invoke(cli.main, ["dump", str(node.path), "--limit", "1", *words])
     assert (sound.exit_code, sound.stderr, len(sound.stdout.splitlines())) == (0, "", 1)
 

@@ -56,7 +56,7 @@ def dev() -> None:
     "controller_settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A key of quorumd's config file, for all controllers.",
+    help="A key of quorumd's config file, for all controllers, such as metrics.listener=127.0.0.1:0.",
 )
 @click.option(
     "--set-broker",
@@ -297,4 +297,5 @@ def _cli_error(e: Exception) -> CliError:
 
     if isinstance(e, NotThere):
         return CliError(str(e), EXIT_NOT_FOUND)
-    return CliError(str(e), EXIT_CONFLICT if isinstance(e, Conflict) else EXIT_REFUSED)
+    text, _, log_tail = str(e).partition("\n")
+    return CliError(text, EXIT_CONFLICT if isinstance(e, Conflict) else EXIT_REFUSED, log_tail)

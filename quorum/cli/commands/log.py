@@ -71,7 +71,7 @@ def dump(options: Options, paths: tuple[Path, ...], print_data: bool, from_offse
     else:
         emit(options.output, {"rows": list(rows())})
     if damaged:
-        click.echo(f"quorumctl: {damaged} damaged places; see the rows that say so", err=True)
+        click.echo(f"quorumctl: {damaged} damaged place{'s' * (damaged > 1)}; see the rows that say so", err=True)
         raise SystemExit(EXIT_UNHEALTHY)
 
 
