@@ -54,7 +54,7 @@ NO_BOUNDARY = bytes(32)
 
 def on_mismatch(state: QuorumState, role: Follower, request: FetchRequest) -> None:
     """Opens a follower's dispute: the leader has another history at the end of this node's log."""
-    state.update_role(replace(role, has_fetched=False))
+    state.update_role(replace(role, trusts_leader=False))
     _open(state, state.me, role.leader_id, request, request.chain)
 
 

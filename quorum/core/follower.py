@@ -166,7 +166,7 @@ def _heard_well(
     return Follower(
         role.leader_id,
         fetch_deadline_ms=state.now_ms + patience_ms,
-        has_fetched=True,
+        trusts_leader=True,
         heard_ms=state.now_ms,
         campaign_at_ms=None,
         successors=successors,

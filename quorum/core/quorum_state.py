@@ -169,7 +169,7 @@ class QuorumState:
         if leader_id is not None:
             # The leader may well be alive. Until the leader has had a fetch timeout, this node grants no pre-votes:
             # otherwise a node that is cut off would depose a healthy leader with the vote of a restarted node.
-            return Follower(leader_id, self.now_ms + self.config.fetch_timeout_ms, has_fetched=True)
+            return Follower(leader_id, self.now_ms + self.config.fetch_timeout_ms, trusts_leader=True)
         return Unattached(self.election_deadline_ms())
 
     # --- derived values -------------------------------------------------------------------------------------------

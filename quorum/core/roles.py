@@ -10,9 +10,12 @@
         ^                                 |                                                  |
         +--------pre-vote lost------------+        UNATTACHED, one epoch later <--waited-----+
 
+Two rare changes are in the table `TRANSITIONS` only: FOLLOWER -> UNATTACHED (`LEADER_SILENT`) and CANDIDATE -> UNATTACHED
+(`UNFIT`).
+
 A prospective node asks for pre-votes before raising its epoch. A node that was cut off therefore cannot depose a
-healthy leader when it returns. A resigned leader still owns its epoch: no other node can have led the epoch, and the
-resigned leader must not lead the same epoch again.
+healthy leader when it returns. A resigned leader stays in its epoch for a while. No other node can lead this epoch, and
+the resigned leader must not lead it again.
 
 Example:
 
@@ -21,7 +24,8 @@ Example:
     3. Voter 3 grants the pre-vote: PROSPECTIVE -> CANDIDATE (`PRE_VOTE_WON`). Voter 2 saves epoch 6 and its own vote.
     4. Voter 3 grants the vote: CANDIDATE -> LEADER (`VOTE_WON`). Voter 3 follows voter 2 (`LEARNED_LEADER`).
 
-The table `TRANSITIONS` is the law: every change of role names its edge, and a change outside the table is a bug.
+The table `TRANSITIONS` is the law: it lists every allowed change (role left, role entered, reason), and any other change
+is a bug.
 """
 
 from collections.abc import Mapping
@@ -148,8 +152,8 @@ class Prospective:
     votes: Votes
     deadline_ms: int
     suspicious: bool
-    """True if the leader's process is gone. Other voters may notice later, so a voter refusing the pre-vote is asked
-    again."""
+    """True if the node believes that the leader's process is gone. Other voters may notice later, so a voter refusing the
+    pre-vote is asked again."""
     successors: tuple[NodeId, ...] = ()
     """The order of succession from the last leader, kept in case the node returns to the same leader."""
 
@@ -171,9 +175,9 @@ class Follower:
     role: ClassVar[Role] = Role.FOLLOWER
     leader_id: NodeId
     fetch_deadline_ms: int
-    has_fetched: bool = False
-    """True once the leader has answered well, or while the leader is given time to. Meanwhile the node grants no
-    pre-vote."""
+    trusts_leader: bool = False
+    """True after a good answer of the leader, and after a restart: the leader then has a fetch timeout to answer. A node
+    that trusts its leader grants no pre-vote, unless it is `suspicious`."""
     heard_ms: int | None = None
     """When the leader last answered a fetch well. None: not since the node began to follow. For reports
     (`current_leader`)."""
@@ -181,7 +185,9 @@ class Follower:
     """When the node's turn to campaign comes, once the leader is believed gone (fast failover). None: the leader is
     trusted."""
     successors: tuple[NodeId, ...] = ()
+    """The order of succession, from the leader's last good reply."""
     read_token: int = 0
+    """The token of the leader's last good reply. The next fetch repeats the token, and so proves that the reply arrived."""
     verified: tuple[Offset | None, Offset] = (None, 0)
     """The leader's high watermark in the last good reply, and the end up to which the reply proved both logs equal."""
     download: Download | None = None
@@ -191,6 +197,7 @@ class Follower:
 
     @property
     def suspicious(self) -> bool:
+        """True if the node believes that the leader's process is gone."""
         return self.campaign_at_ms is not None
 
 
@@ -233,11 +240,11 @@ class Leader:
         del self.replicas[replica]
 
     def last_round_began_ms(self, voters: VoterSet, me: ReplicaKey) -> int | None:
-        """The newest time at or after which a majority still followed this epoch; None: not proven yet; FOREVER_MS: a
-        quorum of one.
+        """The newest time at which a majority is known to have followed this leader. None: no time is known yet.
+        FOREVER_MS, later than every time: the leader is a quorum of one.
 
-        The time is when the leader *sent* the replies whose receipt the followers have since proven, not when the
-        followers' fetches arrived. A paused leader finds old fetches in its receive queue, and old fetches prove
+        A reply counts from the time when the leader *sent* it, once a later fetch proves its receipt. The arrival of a
+        fetch does not count: a leader that was paused finds old fetches in its receive queue, and old fetches prove
         nothing about the present.
         """
         confirmed_ms = [self.replicas[voter].confirmed_ms for voter in voters.others(me)]

@@ -76,7 +76,7 @@ def grants(
     if pre_vote:
         match role:
             case Follower():
-                return role.suspicious or not role.has_fetched
+                return role.suspicious or not role.trusts_leader
             case _:
                 return role.role is not Role.LEADER
     if role.role not in (Role.UNATTACHED, Role.PROSPECTIVE):
@@ -130,7 +130,7 @@ def _is_untimely(state: QuorumState, candidate: ReplicaKey) -> bool:
         case Leader():
             return True
         case Follower() as role:
-            return role.has_fetched and not role.suspicious
+            return role.trusts_leader and not role.suspicious
         case _:
             return False
 

@@ -402,7 +402,7 @@ class QuorumLaws:
     def _check_pre_vote(controller: "SimController", request: VoteRequest) -> None:
         """KIP-996: no voter helps to depose a leader which answers the voter."""
         role = controller.core._state.role
-        happy = isinstance(role, Follower) and role.has_fetched and not role.suspicious
+        happy = isinstance(role, Follower) and role.trusts_leader and not role.suspicious
         hold(
             not happy and not isinstance(role, Leader),
             "L4 PreVoteUnderLeader",
