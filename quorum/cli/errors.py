@@ -1,5 +1,7 @@
-"""Failures of `quorumctl`: one line that tells the operator the next step, and an exit code for scripts. The end of a daemon's log may
-follow, line by line."""
+"""Failures of `quorumctl`: one line that tells the operator the next step, and an exit code for scripts.
+
+The end of a daemon's log may follow, line by line.
+"""
 
 from __future__ import annotations
 
