@@ -49,6 +49,7 @@ STATUS: Final[Mapping[str, grpc.StatusCode]] = {
     "RECORD_BATCH_TOO_LARGE": _S.INVALID_ARGUMENT,
     "VOTER_NOT_FOUND": _S.NOT_FOUND,
     "BROKER_ID_NOT_REGISTERED": _S.NOT_FOUND,
+    "UNKNOWN_TOPIC_OR_PARTITION": _S.NOT_FOUND,
     "DUPLICATE_VOTER": _S.ALREADY_EXISTS,
 }
 """The status by reason. The status of any other reason is OTHER."""

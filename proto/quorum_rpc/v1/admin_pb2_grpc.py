@@ -50,8 +50,8 @@ class AdminServiceStub(object):
     Lists come in pages. `page_size` is the maximum number of items in one page: if it is unset or above the maximum of the
     method, the maximum holds; if it is negative, the request is refused. `next_page_token` of a page is `page_token` of the
     request for the next page, in which all other fields stay the same. Each page is as of its own `as_of_offset`: an item
-    that was created or deleted between two pages may be missing or present, and all others are named once. Answers
-    of methods without these fields are always small.
+    that was created or deleted between two pages may be missing or present, and all others are named once. The answer of
+    a read without these fields never exceeds 1,000 items in a list, or 1 MiB.
     """
 
     def __init__(self, channel):
@@ -187,8 +187,8 @@ class AdminServiceServicer(object):
     Lists come in pages. `page_size` is the maximum number of items in one page: if it is unset or above the maximum of the
     method, the maximum holds; if it is negative, the request is refused. `next_page_token` of a page is `page_token` of the
     request for the next page, in which all other fields stay the same. Each page is as of its own `as_of_offset`: an item
-    that was created or deleted between two pages may be missing or present, and all others are named once. Answers
-    of methods without these fields are always small.
+    that was created or deleted between two pages may be missing or present, and all others are named once. The answer of
+    a read without these fields never exceeds 1,000 items in a list, or 1 MiB.
     """
 
     def CreateTopics(self, request, context):
@@ -492,8 +492,8 @@ class AdminService(object):
     Lists come in pages. `page_size` is the maximum number of items in one page: if it is unset or above the maximum of the
     method, the maximum holds; if it is negative, the request is refused. `next_page_token` of a page is `page_token` of the
     request for the next page, in which all other fields stay the same. Each page is as of its own `as_of_offset`: an item
-    that was created or deleted between two pages may be missing or present, and all others are named once. Answers
-    of methods without these fields are always small.
+    that was created or deleted between two pages may be missing or present, and all others are named once. The answer of
+    a read without these fields never exceeds 1,000 items in a list, or 1 MiB.
     """
 
     @staticmethod

@@ -18,7 +18,7 @@ SERVICES = (
     client_pb2.DESCRIPTOR.services_by_name["ClusterMetadataService"],
 )
 SMALL = {"DescribePartitionHealth", "DescribeQuorum", "CanRestart", "ListSnapshots", "BrokerStatus"}
-"""The reads whose answers do not grow with the cluster, or name only as much as the client wants."""
+"""The reads without pages, because the answer never exceeds 1,000 items in a list, or 1 MiB."""
 
 
 def test_every_read_is_paged_in_one_way() -> None:
@@ -30,7 +30,8 @@ def test_every_read_is_paged_in_one_way() -> None:
                 fields, answered = method.input_type.fields_by_name, method.output_type.fields_by_name
                 is_paged = {"page_size", "page_token"} <= set(fields.keys()) and "next_page_token" in answered
                 assert is_paged, (
-                    f"{method.name}: give it page_size, page_token and next_page_token, or name it in SMALL of this file"
+                    f"{method.name}: give it page_size, page_token and next_page_token, or, if the answer never "
+                    "exceeds 1,000 items in a list, or 1 MiB, name it in SMALL of this file"
                 )
                 types = (fields["page_size"].type, fields["page_token"].type, answered["next_page_token"].type)
                 found[method.name] = types

@@ -17,6 +17,7 @@ from quorum_rpc.v1.common_pb2 import FeatureRange
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import EPOCH_MAX
 from service_kit.rpc.api_methods import ADMIN, Kind
+from service_kit.rpc.refusals import STATUS
 from tests.fuzz.network_targets import SERVICES, busy
 from tests.quorum.runtime.lone_controller import LoneController, follower, leader, unattached
 from tests.quorum.runtime.lone_node import LoneNode
@@ -469,6 +470,10 @@ TABLE: Final = {
 }
 
 
+FAILED_PRECONDITION: Final = {E.INCONSISTENT_CLUSTER_ID, E.POLICY_VIOLATION}
+"""The reasons whose gRPC status is meant to be FAILED_PRECONDITION: the state of the cluster or a policy forbids the call."""
+
+
 def test_every_rpc_has_its_rows() -> None:
     assert not (missing := METHODS.keys() - TABLE.keys()), f"no rows in this file for {missing}"
     assert not (extra := TABLE.keys() - METHODS.keys()), f"no method in the .proto files for {extra}"
@@ -504,6 +509,11 @@ def test_a_bad_request_is_refused_and_changes_nothing(rpc: str, row: Row) -> Non
     before = _state(lone)
     answer = call(SERVICES[service](LoneController(lone)), method, request)
     assert codes_of(answer)[:1] == [row.code], answer
+    if service == "AdminService" and answer.DESCRIPTOR.name == "Error":
+        assert row.code.name in STATUS or row.code in FAILED_PRECONDITION, (
+            f"{row.code.name} refuses a whole call: give it a gRPC status in STATUS of service_kit/rpc/refusals.py, "
+            "or name it in FAILED_PRECONDITION of this file"
+        )
     assert _state(lone) == before
     assert lone.stopped is None
 
