@@ -241,6 +241,27 @@ def test_a_walk_that_finds_nothing_goes_on_by_itself_and_ends() -> None:
     assert leader.proposals.next_deadline_ms() is None
 
 
+def test_a_broker_that_becomes_active_during_a_walk_is_proposed_for_every_partition() -> None:
+    """The walk takes four steps of five partitions. Broker 1 is active from the second step on, and then the cluster is idle.
+
+    No further image comes. The end of the walk starts another walk, for the partitions of the first step.
+    """
+    cluster = Cluster(2)
+    cluster.create("t", 20, 2)
+    for _ in range(3):
+        if not cluster.image.brokers[1].fenced:
+            cluster.contact(1, wants_shut_down=True)
+        cluster.contact(0)
+    leader = Leader(cluster, 0, ProposalLimits(looked_at_max=5))
+    assert leader.next() == ()
+    cluster.register(1, cluster.lives[1] + 1)
+    cluster.contact(1)
+    while (asked := leader.next()) or leader.proposals.next_deadline_ms() is not None:
+        if asked:
+            leader.ask(asked)
+    assert all(each.isr == each.replicas for each in cluster.partitions("t"))
+
+
 def test_an_image_that_comes_during_a_pause_is_looked_at_after_it(cluster: Cluster) -> None:
     """Nothing else may come any more: time has to bring it up."""
     leader = Leader(cluster, 2)
