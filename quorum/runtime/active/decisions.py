@@ -109,11 +109,11 @@ class Accidents:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
     def problem(self, now_ms: int) -> str:
-        """The failed decisions, in one sentence; empty `SHOWN_MS` after the last accident."""
+        """The last failed decision, in one sentence; empty `SHOWN_MS` after the last accident."""
         if not self.count or now_ms - self._last_ms >= SHOWN_MS:
             return ""
-        times = "a decision" if self.count == 1 else f"{self.count} decisions"
-        return f"{times} of this controller failed by an internal error (the last one: {self._last}); its log has the traceback"
+        # The text has no number: a text that changes with every failure would be a new line in the log for every failure.
+        return f"a decision of this controller failed by an internal error ({self._last}); its log has the traceback"
 
 
 class Prepared(NamedTuple):
