@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from metadata_log.disk import files
 from metadata_log.disk.ballast import BALLAST_BYTES, BALLAST_NAME
-from metadata_log.store import piece
+from metadata_log.store import segment_file
 
 Call: TypeAlias = Literal["write", "fsync", "rename"]
 PREALLOCATE_BYTES: Final = 16 << 10
@@ -166,7 +166,8 @@ def put_in(faults: Faults) -> None:
     """From here on this process's disk does as `faults` says."""
     vars(files)["os"] = FaultyOs(faults)
     # A full disk is to be felt within a second of writing, and not when a preallocated megabyte is used up.
-    vars(piece)["PREALLOCATE_BYTES"] = PREALLOCATE_BYTES
+    assert segment_file.PREALLOCATE_BYTES > PREALLOCATE_BYTES
+    vars(segment_file)["PREALLOCATE_BYTES"] = PREALLOCATE_BYTES
     replace = Path.replace
 
     def faulty_replace(self: Path, target: Any) -> Path:
