@@ -152,8 +152,9 @@ class ChaosCluster:
     ) -> "ChaosCluster":
         """Formats three controllers and some brokers. `mutant`: a bug of the simulator's that is put into the controllers."""
         directory.mkdir(parents=True, exist_ok=True)
-        layout = dev_layout.plan(directory, 3, brokers)
-        dev_layout.write(layout, {**CONTROLLER_SETTINGS, **(settings or {})}, BROKER_SETTINGS)
+        of_roles = {"controller": {**CONTROLLER_SETTINGS, **(settings or {})}, "broker": dict(BROKER_SETTINGS)}
+        layout = dev_layout.plan(directory, 3, brokers)._replace(settings=of_roles)
+        dev_layout.write(layout)
         network = Network({node.node_id: node.port for node in layout.controllers}, dice)
         for node in layout.controllers:
             with node.config_path.open("a") as config:
