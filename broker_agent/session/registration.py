@@ -15,7 +15,7 @@ process that was registered once goes on trying, unless another process holds th
 
 from typing import Final
 
-from broker_agent.session.lifecycle import Position
+from broker_agent.session.lifecycle import OF_ONE_CONTROLLER, Position
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Uuid
 
@@ -77,11 +77,10 @@ class Registration:
     def is_fatal(self, code: ErrorCode) -> bool:
         """Tells whether a refusal with `code` ends the process at once.
 
-        A process that was registered once has the right certificate. If a controller does not authorize this process, that
-        controller is wrong, and the next one is asked.
+        A process that was registered once has the right certificate and the right cluster id. If a controller does not accept
+        them, that controller is wrong, and the next one is asked.
         """
-        is_one_controllers = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED and self.was_registered
-        return code in FATAL and not is_one_controllers
+        return code in FATAL and not (code in OF_ONE_CONTROLLER and self.was_registered)
 
     def is_given_up(self, code: ErrorCode, now_ms: int) -> bool:
         """Tells whether a refusal with `code` ends the attempts to register."""

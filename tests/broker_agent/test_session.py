@@ -141,11 +141,16 @@ def test_what_trying_again_cannot_help_ends_the_process(code: ErrorCode) -> None
     assert "the other cluster" in broker.the(Exit).reason
 
 
-def test_a_controller_that_does_not_authorize_a_live_broker_is_left_for_the_next_one() -> None:
+OF_ONE_CONTROLLER = [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INCONSISTENT_CLUSTER_ID]
+
+
+@pytest.mark.parametrize("code", OF_ONE_CONTROLLER)
+def test_a_controller_that_does_not_authorize_a_live_broker_is_left_for_the_next_one(code: ErrorCode) -> None:
     """One controller that has the wrong configuration, or none of today's, stops no broker that a majority serves: the process
-    that was registered once has shown whose it is. The broker keeps its lease and its state, and asks another controller."""
+    that was registered once has shown whose it is. The broker keeps its lease and its state, and asks another controller. Another
+    cluster's controller, started at the address of a dead one, is left in the same way."""
     broker = Broker().online()
-    broker.step(FetchFailed(broker.number(), ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not broker 101's certificate"), 5)
+    broker.step(FetchFailed(broker.number(), code, "not broker 101's certificate"), 5)
     assert not broker.has(Exit)
     assert broker.has(FindController)
     assert broker.session.state is ONLINE
@@ -157,11 +162,14 @@ def test_a_controller_that_does_not_authorize_a_live_broker_is_left_for_the_next
     assert broker.session.state is ONLINE
 
 
+@pytest.mark.parametrize("code", OF_ONE_CONTROLLER)
 @pytest.mark.parametrize("is_registered", [True, False])
-def test_a_controller_that_does_not_authorize_a_live_broker_is_not_asked_whom_to_ask(is_registered: bool) -> None:
+def test_a_controller_that_does_not_authorize_a_live_broker_is_not_asked_whom_to_ask(
+    is_registered: bool, code: ErrorCode
+) -> None:
     """A former leader that has not heard of its successor names itself: the broker would come back to it for ever. The next of
     the bootstrap servers is asked."""
-    broker, code = Broker().online(), ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    broker = Broker().online()
     if is_registered:
         broker.step(FetchFailed(broker.number(), code, "I lead", HINT), 5)
     else:
@@ -170,11 +178,12 @@ def test_a_controller_that_does_not_authorize_a_live_broker_is_not_asked_whom_to
     assert broker.the(FindController).leader is None
 
 
-def test_a_broker_that_was_registered_once_registers_anew_with_whoever_authorizes_it() -> None:
+@pytest.mark.parametrize("code", OF_ONE_CONTROLLER)
+def test_a_broker_that_was_registered_once_registers_anew_with_whoever_authorizes_it(code: ErrorCode) -> None:
     """Also while it is registered no more: what refuses it then is one controller, not the cluster."""
     broker = Broker().online()
     broker.step(FetchFailed(broker.number(), ErrorCode.STALE_BROKER_EPOCH, "registered anew at 40"), 5).wait()
-    broker.step(RegisterFailed(broker.number(), ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "an old controller"), 5)
+    broker.step(RegisterFailed(broker.number(), code, "an old controller"), 5)
     assert not broker.has(Exit)
     assert broker.has(FindController)
 

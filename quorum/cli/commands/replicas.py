@@ -95,6 +95,10 @@ async def hear_all(client: AdminClient) -> Heard:
     for node_id, answer in zip(targets, asked, strict=True):
         if isinstance(answer, BaseException):
             heard.missing[node_id] = " ".join(str(answer).split())
+        elif answer.cluster_id != best.cluster_id:
+            heard.missing[node_id] = (
+                f"a controller of another cluster, {answer.cluster_id}, listens at {targets[node_id]}"
+            )
         else:
             heard.answers[answer.node_id] = answer
     return heard

@@ -290,6 +290,26 @@ async def test_health_of_a_cluster_that_is_well(run: Run) -> None:
     assert document["healthy"] is True
 
 
+async def test_a_controller_of_another_cluster_at_a_voters_address_is_not_that_voter(run: Run, node: FakeNode) -> None:
+    """Its directory id is no reason to remove the voter and to add it again."""
+    import dataclasses
+
+    other = FakeNode()
+    foreign = dataclasses.replace(other.status(), cluster_id="another-cluster", node_id=2, directory_id=b"n" * 16)
+    other.status = lambda: foreign  # type: ignore[method-assign]
+    async with serve(other, IDENTITY, ANY_PORT, grace_s=0) as port:
+        seen = node.status()
+        replicas = [
+            dataclasses.replace(each, endpoint=Endpoint("CONTROLLER", "127.0.0.1", port)) if each.node_id == 2 else each
+            for each in seen.replicas
+        ]
+        led = dataclasses.replace(seen, replicas=tuple(replicas))
+        node.status = lambda: led  # type: ignore[method-assign]
+        document = (await run("health", "-o", "json")).document
+    told = f"a controller of another cluster, another-cluster, listens at 127.0.0.1:{port}"
+    assert document["reasons"] == [] and any(note.endswith(told) for note in document["notes"])
+
+
 async def test_health_finds_a_voter_that_runs_with_another_directory(run: Run, node: FakeNode) -> None:
     """Its quorum-state was lost, so it goes on as an observer without an address: the voter's address still finds it."""
     import dataclasses
