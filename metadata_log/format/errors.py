@@ -88,6 +88,10 @@ class BatchTooLarge(LogFormatError):
     """Records do not fit into one batch. No batch was made."""
 
 
+class NotABoundary(LogFormatError):
+    """An offset lies inside a batch, where no log can be cut. Nothing was changed."""
+
+
 class UnsupportedRecord(LogFormatError):
     """A record has a type or version that this code does not know. Tools show the record; replay stops at it."""
 

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple, NoReturn
 from metadata_log.disk.files import Directory
 from metadata_log.disk.flush_ticket import FlushTicket
 from metadata_log.format.batch import Batch, genesis_chain
-from metadata_log.format.errors import CorruptLog
+from metadata_log.format.errors import CorruptLog, NotABoundary
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.format.records import Record
 from metadata_log.store.damage import DamagedRange, DamagedRangeRead, LostTail
@@ -201,6 +201,7 @@ class Log(LogView):
         """Cut the log back to `end`, a batch boundary, durably. All outstanding flush tickets become void.
 
         Raises:
+            NotABoundary: `end` lies inside a batch; nothing was cut.
             LostTail: `end` lies inside damage, and a part of a damaged range cannot be kept. The log now ends before
                 the damage, and `lost` says what had been durable. The process must not go on as if it still had those
                 records.
@@ -232,8 +233,9 @@ class Log(LogView):
         """Find the boundary `end`, as `Segments.ending_at` does.
 
         Raises:
-            OSError: the search met new damage. An open log knows its damage only from index entry to index entry; a
-                start knows it from batch to batch. So the process ends, and the next start judges this damage.
+            NotABoundary: `end` lies inside a batch.
+            OSError: the search met new damage. An open log knows damage only from index entry to index entry, a start
+                from batch to batch. So the process ends, and the next start judges the damage.
         """
         try:
             found = self._segments.ending_at(end)
@@ -241,7 +243,8 @@ class Log(LogView):
             self.note_damage(e)
             text = f"{e}; a truncation to {end} met this damage. Nothing was cut; the next start judges the damage"
             raise OSError(errno.EIO, text) from e
-        assert found is not None, f"{end} is not a batch boundary of {self}"
+        if found is None:
+            raise NotABoundary(f"{end} is not a batch boundary of {self}; nothing was cut")
         return found
 
     def _cut_before_damage(self, end: Offset) -> NoReturn:

@@ -23,8 +23,8 @@ from metadata_log.format.log_shape import LogShape
 from metadata_log.format.records import KRaftVersion, Voters
 from quorum.core import download, election, follower, leader
 from quorum.core.protocol.inputs import (
+    AnswerRefused,
     Appended,
-    BatchesRefused,
     DamageFound,
     DamageRepaired,
     Flushed,
@@ -40,7 +40,7 @@ from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned
 
 LogReport: TypeAlias = (
     Appended
-    | BatchesRefused
+    | AnswerRefused
     | Truncated
     | Flushed
     | LogRepaired
@@ -54,8 +54,8 @@ def on_report(state: QuorumState, report: LogReport) -> None:
     match report:
         case Appended(shape=shape, control=control):
             _on_appended(state, shape, control)
-        case BatchesRefused():
-            # The leader sees no progress. If it sends the same batches to a majority, it will soon lose its office.
+        case AnswerRefused():
+            # The leader sees no progress. If it gives such answers to a majority, it will soon lose its office.
             state.end_log_change()
             state.fetch.wait_until(state.now_ms + state.config.fetch_wait_ms)
         case Truncated(shape=shape):

@@ -67,8 +67,8 @@ from quorum.core.protocol.disk_trust import FULL, DiskTrust
 from quorum.core.protocol.download import Download
 from quorum.core.protocol.effects import Effect, ElectionState, HighWatermarkAdvanced, StopNode
 from quorum.core.protocol.inputs import (
+    AnswerRefused,
     Appended,
-    BatchesRefused,
     ConfirmReads,
     DamageFound,
     DamageRepaired,
@@ -189,7 +189,7 @@ class RaftCore:
                 dispatch.on_failure(self._state, input)
             case PeerRefused(node_id=node_id):
                 follower.on_peer_refused(self._state, node_id)
-            case Appended() | BatchesRefused() | Truncated() | Flushed() | LogRepaired() | LogStartMoved():
+            case Appended() | AnswerRefused() | Truncated() | Flushed() | LogRepaired() | LogStartMoved():
                 log_reports.on_report(self._state, input)
             case SnapshotInstalled() | SnapshotInstallFailed():
                 log_reports.on_report(self._state, input)

@@ -36,8 +36,8 @@ from quorum.core.protocol.effects import (
     WriteSnapshotChunk,
 )
 from quorum.core.protocol.inputs import (
+    AnswerRefused,
     Appended,
-    BatchesRefused,
     ConfirmReads,
     Failure,
     Flushed,
@@ -231,7 +231,7 @@ class Node:
             case ReplyWithChunk():
                 self._send_chunk(effect)
             case AppendBatches(batches=batches) if not log.is_continued_by(batches):
-                self.feed(BatchesRefused("another chain"))
+                self.feed(AnswerRefused("another chain"))
             case AppendBatches(batches=batches):
                 end = log.end
                 log.append_batches(batches)

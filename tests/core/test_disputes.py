@@ -6,7 +6,7 @@ import pytest
 
 from metadata_log.format.errors import ErrorCode
 from quorum.core.protocol.effects import Effect, ElectionState, Reply, SendRequest, StopNode, TruncateLog
-from quorum.core.protocol.inputs import BatchesRefused, Failure, RequestFailed, ResponseReceived
+from quorum.core.protocol.inputs import AnswerRefused, Failure, RequestFailed, ResponseReceived
 from quorum.core.protocol.messages import (
     ChainRequest,
     ChainResponse,
@@ -150,7 +150,7 @@ def test_batches_that_do_not_continue_this_log_are_asked_for_again_and_acknowled
         ResponseReceived(2, fetch, FetchResponse(ErrorCode.NONE, 3, 2, fetch.number, batches=foreign.read(2, 1 << 20))),
         solo.now_ms,
     )
-    assert none_of(StopNode, solo.step(BatchesRefused("another chain")))
+    assert none_of(StopNode, solo.step(AnswerRefused("another chain")))
     assert fetch_in(solo.wait(solo.config.fetch_wait_ms)).fetch_offset == 2
 
 

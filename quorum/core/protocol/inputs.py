@@ -83,8 +83,12 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchesRefused:
-    """Fetched batches do not continue this log's chain, although each batch is intact. Nothing was appended."""
+class AnswerRefused:
+    """The leader's answer does not fit this log, which is unchanged.
+
+    Either fetched batches do not continue this log's chain, although each batch is intact, or a truncation point lies
+    inside a batch.
+    """
 
     reason: str
 
@@ -178,7 +182,7 @@ Input: TypeAlias = (
     | RequestFailed
     | PeerRefused
     | Appended
-    | BatchesRefused
+    | AnswerRefused
     | Truncated
     | Flushed
     | SnapshotInstalled

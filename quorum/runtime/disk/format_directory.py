@@ -180,6 +180,10 @@ def _check(cluster_id: str, node_id: NodeId, role: str, controllers: tuple[Initi
             "the same for each of them (`quorumctl storage random-uuid` makes directory ids); a controller that joins "
             "a running cluster is formatted with --from HOST:PORT"
         )
+    from quorum.core.protocol.voters import VOTERS_MAX
+
+    if len(controllers) > VOTERS_MAX:
+        raise ValueError(f"{len(controllers)} initial controllers; the maximum is {VOTERS_MAX}; nothing was written")
     if role == "controller" and node_id not in [each.node_id for each in controllers]:
         known = ", ".join(str(each.node_id) for each in controllers)
         raise ValueError(

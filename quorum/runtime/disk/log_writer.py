@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 from metadata_log.disk.files import Directory
 from metadata_log.format.batch import Batch
-from metadata_log.format.errors import CorruptLog, ErrorCode, LogFormatError
+from metadata_log.format.errors import CorruptLog, ErrorCode, LogFormatError, NotABoundary
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
 from metadata_log.format.records import LeaderChange, Voters
 from metadata_log.store.log import Log
@@ -112,7 +112,7 @@ class LogWriter:
                 raise
             # The batch has a right CRC, but belongs to another history: the node distrusts the leader, not its own disk.
             logger.error("node %d: the leader's batches are refused: %s", self._node_id, e)
-            self._step(raft.BatchesRefused(str(e)))
+            self._step(raft.AnswerRefused(str(e)))
         else:
             self.report(batches[0].base_offset)
 
@@ -124,9 +124,18 @@ class LogWriter:
         self._step(raft.Appended(self._log.shape, quorum_records))
 
     def truncate(self, end: Offset) -> None:
-        """Cuts a follower's log at `end`: the leader has other records from `end` on."""
-        self._log.truncate(end)
-        self._step(raft.Truncated(self._log.shape))
+        """Cuts a follower's log at `end`: the leader has other records from `end` on.
+
+        An `end` inside a batch is refused: the leader who wrote an epoch and all followers have the same batches of this epoch,
+        so only a faulty leader names such an offset.
+        """
+        try:
+            self._log.truncate(end)
+        except NotABoundary as e:
+            logger.error("node %d: the leader's truncation point is refused: %s", self._node_id, e)
+            self._step(raft.AnswerRefused(str(e)))
+        else:
+            self._step(raft.Truncated(self._log.shape))
 
     def write_chunk(self, snapshot: OffsetAndEpoch, position: int, data: bytes, now_ms: int) -> None:
         """Writes a piece of the leader's snapshot, at whose end the log will start."""

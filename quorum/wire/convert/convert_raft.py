@@ -24,6 +24,7 @@ from quorum.core.protocol.messages import (
     VoteRequest,
     VoteResponse,
 )
+from quorum.core.protocol.voters import VOTERS_MAX
 from quorum.wire.convert.errors import BadMessage, wire_code
 from quorum.wire.convert.parts import (
     at_most,
@@ -37,10 +38,6 @@ from quorum.wire.convert.parts import (
     to_replica,
     to_snapshot_id,
 )
-
-SUCCESSORS_MAX = 1_000
-"""Maximum number of successors in one message."""
-
 
 # --- requests ------------------------------------------------------------------------------------------------------
 
@@ -97,7 +94,7 @@ def to_begin(request: BeginQuorumEpochRequest, me: voter_pb2.Sender) -> voter_pb
 
 
 def from_end(message: voter_pb2.EndQuorumEpochRequest) -> EndQuorumEpochRequest:
-    at_most(SUCCESSORS_MAX, len(message.preferred_successors), "successors")
+    at_most(VOTERS_MAX, len(message.preferred_successors), "successors")
     return EndQuorumEpochRequest(
         leader=from_replica(message.sender.replica),
         epoch=message.epoch,
@@ -275,7 +272,7 @@ def to_fetch_response(response: FetchResponse) -> voter_pb2.FetchResponse:
 
 
 def from_fetch_response(message: voter_pb2.FetchResponse) -> FetchResponse:
-    at_most(SUCCESSORS_MAX, len(message.successors), "successors")
+    at_most(VOTERS_MAX, len(message.successors), "successors")
     standing, diverging = message.standing, message.diverging
     return FetchResponse(
         error=ErrorCode.of(standing.error),

@@ -7,7 +7,7 @@ import pytest
 from metadata_log.disk.files import Directory, FlushFailed, RealDirectory
 from metadata_log.format.batch import Batch, encode, genesis_chain
 from metadata_log.format.codec import encode_records
-from metadata_log.format.errors import CorruptLog, LogFormatError
+from metadata_log.format.errors import CorruptLog, LogFormatError, NotABoundary
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.log_shape import EpochStart
 from metadata_log.format.records import KRaftVersion, NoOp, Record, Topic, Voter, Voters
@@ -350,9 +350,13 @@ def test_a_truncation_above_the_flushed_end_leaves_that_alone() -> None:
     assert (log.shape.flushed_end, log.shape.end) == (40, 42)
 
 
-def test_a_truncation_into_a_batch_is_our_mistake() -> None:
-    with pytest.raises(AssertionError, match="not a batch boundary"):
-        filled(MemoryDirectory()).truncate(13)
+def test_a_truncation_into_a_batch_is_refused_and_cuts_nothing() -> None:
+    """A faulty leader may name such an offset."""
+    log = filled(MemoryDirectory())
+    before, ticket = log.shape, log.begin_flush()
+    with pytest.raises(NotABoundary, match=r"13 is not a batch boundary .* nothing was cut"):
+        log.truncate(13)
+    assert log.shape == before and log.complete_flush(ticket), "no ticket is void"
 
 
 def test_a_reset_leaves_nothing_of_the_old_log(directory: Directory) -> None:

@@ -11,6 +11,7 @@ from metadata_log.disk.identity import read_identity
 from metadata_log.format.ids import OffsetAndEpoch, parse_uuid
 from quorum.cli.main import cli
 from quorum.config import QuorumConfig
+from quorum.core.protocol.voters import VOTERS_MAX
 from quorum.runtime.disk import format_directory
 from quorum.runtime.disk.format_directory import parse_initial_controllers
 from quorum.runtime.disk.open_directory import open_directory
@@ -125,11 +126,13 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) ->
     """A controller without a first voter set, or outside of it; a list that is none; nothing to format."""
     path = tmp_path / "data"
     common = ("storage", "format", "-t", CLUSTER_ID, "--directory", path, "--node-id", 7, "--role", "controller")
+    too_many = ",".join(f"{node_id}@h:1:{DIRECTORY_ID}" for node_id in range(VOTERS_MAX + 1))
     for arguments, text in (
         (common, "--initial-controllers"),
         ((*common, "-I", CONTROLLERS), "controller 7 is not among the initial controllers (1, 2)"),
         ((*common, "-I", "7@nowhere"), "id@host:port:directory-id"),
         ((*common, "-I", f"7@h:1:{DIRECTORY_ID},7@h:2:{DIRECTORY_ID}"), "controller 7 is named twice"),
+        ((*common, "-I", too_many), "33 initial controllers; the maximum is 32; nothing was written"),
         (("storage", "format", "-t", CLUSTER_ID), "name the directory to format"),
         ((*common[:3], "two words", *common[4:], "-I", f"7@h:1:{DIRECTORY_ID}"), "no cluster id"),
     ):

@@ -4,7 +4,7 @@ import pytest
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import ReplicaKey
+from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
 from metadata_log.format.records import Endpoint, Topic
 from metadata_log.store.log import Log
 from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
@@ -75,6 +75,31 @@ def test_a_follower_that_always_has_something_to_say_falls_no_further_behind() -
         assert follower.node.state.applied >= committed - EACH
         follower.run_until_idle()
         committed = batch.end_offset
+
+
+def test_a_truncation_into_a_batch_is_refused_and_the_follower_fetches_again() -> None:
+    """Only a faulty leader names such an offset. The follower trusts its own log, which is intact.
+
+    1. Follower 1 holds the batch [0,5) and fetches from 5.
+    2. Leader 2 answers that the logs differ from 3 on: follower 1 cuts nothing, and goes on.
+    3. A second answer, right this time, continues the log of follower 1.
+    """
+    first, second, *_ = written()
+    follower = Follower(apply_at_once_records=EACH)
+    follower.take(first, 0)
+    follower.run_until_idle()
+    fetch, shape = follower.asked, follower.node.log.shape
+
+    inside = OffsetAndEpoch(first.end_offset - 2, EPOCH)
+    follower.turn(RaftResponse(2, fetch, FetchResponse(ErrorCode.NONE, EPOCH, 2, fetch.number, 0, diverging=inside)))
+    assert (follower.stopped, follower.node.log.shape) == (None, shape)
+    follower.now_ms += follower.config.raft.fetch_wait_ms
+    follower.turn()
+    assert (follower.asked.number, follower.asked.fetch_offset) == (fetch.number + 1, first.end_offset)
+
+    follower.take(second, 0)
+    follower.run_until_idle()
+    assert follower.asked.fetch_offset == second.end_offset
 
 
 @pytest.mark.parametrize("at_once", [EACH, 100])
