@@ -126,7 +126,7 @@ class Log(LogView):
             OSError: the disk is full or broken; nothing was appended.
         """
         batch = self.seal(records, epoch, wall_ms)
-        self.write(batch)
+        self._write((batch,))
         return batch
 
     def seal(self, records: Sequence[Record], epoch: Epoch, wall_ms: int) -> Batch:
@@ -140,14 +140,27 @@ class Log(LogView):
         """
         return self._memory.seal(records, epoch, wall_ms)
 
-    def write(self, batch: Batch) -> None:
-        """Append a batch that `seal` made. Nothing may have been appended since.
+    def append_unwritten(self, batch: Batch) -> None:
+        """Append a batch that `seal` made, and reserve its room in the file. Nothing may have been appended since `seal`.
+
+        The batch reaches the file with the next `write_out`, append, flush or read of the file, together with all batches
+        that were appended since the last write. If the process dies before, the batch is lost.
 
         Raises:
-            OSError: the disk is full or broken; nothing was appended.
+            OSError: the disk is full or broken; `batch` was not appended.
         """
         assert batch.base_offset == self._memory.end, f"a batch for offset {batch.base_offset} in {self}"
-        self._write((batch,))
+        self._shape = None
+        self._segments.append_unwritten(batch, self._memory, self._config.segment_bytes)
+
+    def write_out(self) -> None:
+        """Write the batches of `append_unwritten` to the file, with one write.
+
+        Raises:
+            OSError: the disk is broken, or full although the room was reserved. The batches are still unwritten, and the
+                next call tries again.
+        """
+        self._segments.active.write_out()
 
     def append_batches(self, batches: Sequence[Batch]) -> None:
         """Append batches as they came from the leader, as a follower or broker. The batches must continue this log.

@@ -89,6 +89,8 @@ class Segment:
         self._directory = directory
         self._file = file
         self._path = f"{directory.path_text}/{name}"
+        self._unwritten: list[bytes] = []
+        """The last batches of this segment, if they are not in the file yet. Their room is reserved."""
         self._allocated = self.file.size()
         self._index: list[IndexEntry] = []
         if header is not None:
@@ -96,8 +98,11 @@ class Segment:
 
     @property
     def file(self) -> File:
+        """The open file, with all batches of the segment in it."""
         if self._file is None:
             self._file = self._directory.open(self.name)
+        if self._unwritten:
+            self.write_out()
         return self._file
 
     @classmethod
@@ -164,12 +169,36 @@ class Segment:
         Raises:
             OSError: the segment is unchanged; the next append writes to the same position.
         """
-        needed = self.end_position + len(data)
-        if needed > self._allocated:
-            size = max(needed, min(self._allocated + PREALLOCATE_BYTES, segment_bytes))
-            self.file.preallocate(size)
-            self._allocated = size
+        if self.end_position + len(data) > self._allocated:
+            self._reserve(self.end_position + len(data), segment_bytes)
         self.file.write_at(self.end_position, data)
+
+    def append_unwritten(self, batch: Batch, previous_chain: bytes, segment_bytes: int) -> None:
+        """Add `batch`, and reserve its room in the file. `write_out`, or the next use of the file, writes it.
+
+        Raises:
+            OSError: the disk has no room for `batch`; the segment is unchanged.
+        """
+        if self.end_position + len(batch.data) > self._allocated:
+            self._reserve(self.end_position + len(batch.data), segment_bytes)
+        self.extend(batch, previous_chain)
+        self._unwritten.append(batch.data)
+
+    def write_out(self) -> None:
+        """Write all unwritten batches, with one write.
+
+        Raises:
+            OSError: the batches are still unwritten; the next call writes them to the same position.
+        """
+        if self._unwritten and self._file is not None:
+            data = b"".join(self._unwritten)
+            self._file.write_at(self.end_position - len(data), data)
+            self._unwritten.clear()
+
+    def _reserve(self, needed: int, segment_bytes: int) -> None:
+        size = max(needed, min(self._allocated + PREALLOCATE_BYTES, segment_bytes))
+        self.file.preallocate(size)
+        self._allocated = size
 
     def extend(self, batch: Batch, previous_chain: bytes) -> None:
         """Add a batch that has been written at the end of this segment."""
@@ -188,6 +217,7 @@ class Segment:
 
     def cut(self, offset: Offset, position: int) -> None:
         """Remove the batches from the boundary `offset` on, durably. `locate` has found `offset` at `position`."""
+        self.write_out()
         self.end_offset, self.end_position = offset, position
         if self._gap is not None and position <= self._gap.position:
             self._gap = None
@@ -346,7 +376,8 @@ class Segment:
         return edges[0], edges[1]
 
     def release(self) -> None:
-        """Close the file until it is needed again."""
+        """Close the file until it is needed again. Unwritten batches are lost."""
+        self._unwritten.clear()
         if self._file is not None:
             self._file.close()
             self._file = None

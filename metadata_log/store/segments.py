@@ -121,12 +121,27 @@ class Segments:
         for batch in batches:
             if run_end + len(batch.data) > segment_bytes and batch.base_offset > self.active.base_offset:
                 self._write_run(run, memory, segment_bytes)
-                place = OffsetAndEpoch(memory.end, memory.history.last_epoch)
-                self.create(SegmentHeader(place, memory.chain, memory.history.last_timestamp_ms))
+                self._create_next(memory)
                 run, run_end = [], self.active.end_position
             run.append(batch)
             run_end += len(batch.data)
         self._write_run(run, memory, segment_bytes)
+
+    def append_unwritten(self, batch: Batch, memory: LogMemory, segment_bytes: int) -> None:
+        """Append a verified batch. `active.write_out` writes it, together with the batches appended since the last write.
+
+        Raises:
+            OSError: the disk is full or broken; the batch was not appended.
+        """
+        active = self._files[-1]
+        if active.end_position + len(batch.data) > segment_bytes and batch.base_offset > active.base_offset:
+            active = self._create_next(memory)
+        active.append_unwritten(batch, memory.chain, segment_bytes)
+        memory.append(batch)
+
+    def _create_next(self, memory: LogMemory) -> Segment:
+        place = OffsetAndEpoch(memory.end, memory.history.last_epoch)
+        return self.create(SegmentHeader(place, memory.chain, memory.history.last_timestamp_ms))
 
     def _write_run(self, run: Sequence[Batch], memory: LogMemory, segment_bytes: int) -> None:
         active = self.active

@@ -9,7 +9,7 @@ What a power cut leaves (`crash`) is as bad as disks allow, and decided by the d
 So a file whose name was not flushed may be gone whatever was flushed inside it, and a file that was renamed into place
 without a flush may be empty. `kill` is the other crash: the process ends, the page cache stays.
 
-Faults to order: `flip_bit`, `break_sector`, `fail_next_flush`, `fail_next_read`, `limit_space`, `vanish`, and
+Faults to order: `flip_bit`, `break_sector`, `fail_next_flush`, `fail_next_read`, `limit_space`, `stop_reserving`, `vanish`, and
 `cut_power_after(n)`, which raises `PowerCut` at the n-th operation that changes the disk, so that a test can crash *inside*
 whatever it calls.
 
@@ -58,6 +58,7 @@ class _Volume:
         self.failed_flushes = 0
         self.cut_at: int | None = None
         self.failing_flushes: set[str | None] = set()
+        self.reserves_room = True
         self.failed_reads = 0
         self.failing_read = False
         self.bad_sectors: set[tuple[Content, int]] = set()
@@ -142,7 +143,7 @@ class MemoryFile:
         self._content.change(size, None)
 
     def preallocate(self, size: int) -> None:
-        if size > self.size():
+        if size > self.size() and self._volume.reserves_room:
             self.truncate(size)
 
     def flush(self) -> None:
@@ -377,6 +378,10 @@ class MemoryDirectory:
     def limit_space(self, space_bytes: int | None) -> None:
         """The volume has room for so many bytes in all; None for no limit."""
         self._volume.space_bytes = space_bytes
+
+    def stop_reserving(self) -> None:
+        """From now on `preallocate` does nothing, as on file systems that cannot reserve room."""
+        self._volume.reserves_room = False
 
     @property
     def has_orders(self) -> bool:

@@ -93,7 +93,7 @@ class ActiveController:
     def begin(self, epoch: Epoch, now_ms: int) -> None:
         """Makes the node the active controller of `epoch`. The committed image must have reached the end of the log."""
         assert not self.on
-        assert self._state.applied == self._log.shape.end, "nothing but the epoch's own first record was appended"
+        assert self._state.applied == self._log.end, "nothing but the epoch's own first record was appended"
         self.on = True
         self._now_ms = now_ms
         self._feed.begin(epoch)
@@ -212,7 +212,7 @@ class ActiveController:
         if reply_to is not None and end is not None:
             self._wait(reply_to, end, decision.answer(end), deadline_ms, wrote=True)
         elif reply_to is not None:
-            self._wait_confirmed(reply_to, decision.answer(self._log.shape.end), deadline_ms, wrote=wrote)
+            self._wait_confirmed(reply_to, decision.answer(self._log.end), deadline_ms, wrote=wrote)
 
     def _mark(self, reason: str) -> Offset:
         batch = self._proposals.seal([SnapshotMark(reason)])
@@ -236,7 +236,7 @@ class ActiveController:
     def _wait_confirmed(self, reply_to: ReplyTo, reply: Pending, deadline_ms: int, *, wrote: bool = False) -> None:
         """Defers the reply until all present records are committed, and a majority has confirmed the leadership."""
         self._read_token += 1
-        self._wait(reply_to, self._log.shape.end, reply, deadline_ms, wrote=wrote, token=self._read_token)
+        self._wait(reply_to, self._log.end, reply, deadline_ms, wrote=wrote, token=self._read_token)
         self._step(ConfirmReads(self._read_token))
 
     def reads_confirmed(self, token: int) -> None:
@@ -309,9 +309,9 @@ class ActiveController:
             self._mark_if_due(wall_ms)
 
     def _begin_some(self) -> None:
-        enough = self._log.shape.end + BEGUN_RECORDS_PER_TURN_MAX
+        enough = self._log.end + BEGUN_RECORDS_PER_TURN_MAX
         for _ in range(min(len(self._waiting), BEGUN_PER_TURN_MAX)):
-            if self._log.shape.end >= enough:
+            if self._log.end >= enough:
                 break
             self._begin_request(self._waiting.take())
 

@@ -159,7 +159,7 @@ class Deciding:
             raise self.accidents.note(command, e, now_ms, spoils=spoils) from e
         end = self._write(prepared)
         if prepared.decision.happenings:
-            told_at = self._log.shape.end if end is None else end
+            told_at = self._log.end if end is None else end
             self._story.appended(prepared.decision.story(told_at), told_at, identity)
         return prepared.decision, end
 
@@ -180,7 +180,7 @@ class Deciding:
 
     def _staged(self, decision: Decision, records: Sequence[MetadataRecord]) -> Prepared:
         """Raises LogFormatError: the records do not fit the image (InvalidRecord), or no batch (BatchTooLarge)."""
-        delta = self._state.stage(records, self._log.shape.end)
+        delta = self._state.stage(records, self._log.end)
         return Prepared(decision, delta, self._proposals.seal(records))
 
     def _write(self, prepared: Prepared) -> Offset | None:

@@ -6,6 +6,12 @@ of a turn together (`take_unreported`). Counter-example, if each proposal were r
     2. leader 1 appends the proposals of clients B and C in the same turn;
     3. follower 2 receives B and C only with its next fetch, one flush later.
 
+*The proposals of a turn reach the file with one write*, before the core knows of them. Each append reserves room in the file, so
+a full disk refuses the append, not the write. Example with leader 1, which takes the proposals A, B, C and D in one turn:
+    1. A and B find room; C does not: leader 1 refuses C and D, and will resign in this turn;
+    2. leader 1 writes A and B into the reserved room, and reports both to the core;
+    3. if the file system could not reserve room, and refuses the write, leader 1 deletes the ballast and writes A and B again.
+
 *A full disk takes no record* (`space`). A record without room is not in the log: a client gets a refusal, a follower fetches
 again later. Only a vote is written in any case. Meanwhile the node holds its own fetches, because it could not keep the answers.
 
@@ -57,7 +63,8 @@ class LogWriter:
         self._step = step
         self._held: list[tuple[NodeId, FetchRequest | FetchSnapshotRequest]] = []
         """Fetches that are not sent now, because the node could not keep the answers."""
-        self._unreported = False
+        self._unreported_ms: int | None = None
+        """The time of the turn, if the turn has appended proposals that are not reported to the core yet."""
         self._flushing = False
 
     def save_election(self, state: ElectionState, now_ms: int) -> None:
@@ -67,22 +74,27 @@ class LogWriter:
     # --- growing ---------------------------------------------------------------------------------------------------
 
     def append_proposal(self, batch: Batch, now_ms: int) -> None:
-        """Appends a leader's `batch`, which was sealed for the present end of the log.
+        """Appends a leader's `batch`, which was sealed for the present end of the log. `take_unreported` writes the batch.
 
         Raises:
             Refused: the disk has no room; nothing was appended, and the leader resigns in this turn.
         """
         try:
-            self._space.write(lambda: self._log.write(batch), now_ms)
+            self._space.write(lambda: self._log.append_unwritten(batch), now_ms)
         except NoRoom as e:
             text = "this controller's disk is full; nothing was done, and another controller must lead until the disk has room"
             raise Refused(ErrorCode.STORAGE_ERROR, text) from e
-        self._unreported = True
+        self._unreported_ms = now_ms
 
     def take_unreported(self) -> bool:
-        """True if a proposal was appended since the last report to the core. The caller must report the log now."""
-        unreported, self._unreported = self._unreported, False
-        return unreported
+        """Writes the proposals that were appended since the last report to the core. True if there are any: the caller must
+        report the log now.
+        """
+        now_ms, self._unreported_ms = self._unreported_ms, None
+        if now_ms is None:
+            return False
+        self._space.write_at_any_price(self._log.write_out, now_ms)
+        return True
 
     def append_control(self, record: LeaderChange | Voters, epoch: int, now_ms: int, wall_ms: int) -> Batch | None:
         """Appends a leader's control record. The caller must `report` the growth to the core.

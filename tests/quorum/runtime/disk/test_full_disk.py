@@ -122,6 +122,75 @@ def test_what_is_proposed_in_the_same_turn_does_not_take_the_room_that_is_kept_f
     assert disk.used_bytes <= (disk._volume.space_bytes or 0) - BALLAST_BYTES
 
 
+def propose(lone: LoneNode, reason: str, count: int) -> list[SnapshotWanted]:
+    """One turn with `count` proposals."""
+    wanted = [SnapshotWanted(reason, lone.new_reply_to(), lone.now_ms + 1_000) for _ in range(count)]
+    lone.turn(*wanted)
+    return wanted
+
+
+def is_refused_for_room(answer: Answer | None) -> bool:
+    return isinstance(answer, Refused) and answer.code is ErrorCode.STORAGE_ERROR
+
+
+@pytest.mark.parametrize("room_bytes", range(0, 9_000, 1_500))
+def test_the_disk_refuses_exactly_the_proposals_that_are_not_in_the_file(room_bytes: int) -> None:
+    """The proposals of a turn are one write. Those before the first refusal are in the file when the turn ends."""
+    lone = leader_of_one()
+    disk = disk_of(lone)
+    end = lone.node.log.end
+    disk.limit_space(disk.used_bytes + room_bytes)
+    wanted = propose(lone, "r" * 1_000, 30)
+    found = Log.open(disk.kill().subdirectory(LOG_DIRECTORY), config=CONFIG.log)
+    kept = found.end - end
+    assert kept < len(wanted)
+    assert found.end == lone.node.log.end
+
+    lone.run_until_idle()
+    assert lone.stopped is None
+    refused = [is_refused_for_room(lone.answers.get(each.reply_to)) for each in wanted]
+    assert refused == [False] * kept + [True] * (len(wanted) - kept)
+    disk.limit_space(None)
+    check_recovered(lone)
+
+
+def leader_without_reserved_room() -> LoneNode:
+    """The file system cannot reserve room, so the disk is full for a write, and not for the append before."""
+    lone = leader_of_one()
+    disk = disk_of(lone)
+    disk.stop_reserving()
+    while lone.node.log.end < 20 or lone.node.log._segments.active.end_position > 1_000:
+        write(lone)
+    disk.limit_space(disk.used_bytes)
+    return lone
+
+
+def test_a_turn_is_written_in_the_room_for_votes_if_no_room_could_be_reserved() -> None:
+    """The proposals of the turn are in the log when the write fails, so the ballast makes room, and the leader resigns."""
+    lone = leader_without_reserved_room()
+    disk = disk_of(lone)
+    wanted = propose(lone, "r", 2)
+    assert not disk.exists(BALLAST_NAME)
+    found = Log.open(disk.kill().subdirectory(LOG_DIRECTORY), config=CONFIG.log)
+    assert found.end == lone.node.log.end
+    lone.turn()
+    assert not lone.node.core.is_leading
+    lone.run_until_idle()
+    assert lone.stopped is None
+    assert not any(is_refused_for_room(lone.answers[each.reply_to]) for each in wanted), "both are in the log"
+
+
+def test_a_turn_that_cannot_be_written_at_all_stops_the_node() -> None:
+    """No caller hears of success, and no caller that nothing was done: the bytes may be on the disk."""
+    lone = leader_without_reserved_room()
+    disk = disk_of(lone)
+    disk.remove(BALLAST_NAME)
+    disk.limit_space(disk.used_bytes)
+    wanted = propose(lone, "r", 1)
+    assert lone.stopped is not None and "No space left" in lone.stopped
+    assert wanted[0].reply_to not in lone.answers
+
+
 @pytest.mark.parametrize("ack_when_committed", [False, True])
 def test_a_voter_that_there_was_no_room_for_is_not_said_to_be_added(ack_when_committed: bool) -> None:
     """The new set was refused by the disk: neither "in force" nor "may have happened" would be true."""
