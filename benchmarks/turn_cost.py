@@ -43,6 +43,7 @@ from quorum.controller.protocol.commands import (
     RegisterBrokerCommand,
     RegisterBrokerReply,
 )
+from quorum.core.protocol.inputs import ResponseReceived
 from quorum.core.protocol.messages import FetchRequest, Request, Response
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.node import Node
@@ -55,7 +56,6 @@ from quorum.runtime.protocol.world import (
     Event,
     JobDone,
     RaftRequest,
-    RaftResponse,
     ReplyTo,
     Submission,
     Tick,
@@ -181,7 +181,7 @@ class Trio:
     def ask(self, source: NodeId, destination: NodeId, request: Request) -> None:
         def answered(answer: Answer) -> None:
             response = cast(Response, answer)
-            self.members[source].inbox.append(RaftResponse(destination, request, response))
+            self.members[source].inbox.append(ResponseReceived(destination, request, response))
 
         self.members[destination].inbox.append(RaftRequest(request, self._reply_to(answered)))
 

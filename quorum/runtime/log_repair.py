@@ -19,6 +19,7 @@ from quorum.runtime.disk.node_disk import Disk
 from quorum.runtime.disk.peer_reads import READ_BYTES_MAX, read_log, read_snapshot
 from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.jobs import LoadSnapshotJob, ScrubJob
+from quorum.runtime.protocol.peer_answers import ReadEnd
 from snapshots.store import PositionOutOfRange
 
 READ_TIMEOUT_MS = 2_000
@@ -63,22 +64,9 @@ class LogRepair:
 
     # --- inputs of the repair --------------------------------------------------------------------------------------
 
-    def failed(self, request: ReadLogRequest | ReadSnapshotRequest, now_ms: int) -> None:
-        self._repair(repair.Failed(request), now_ms)
-
-    def answered(
-        self,
-        source: NodeId,
-        request: ReadLogRequest | ReadSnapshotRequest,
-        response: ReadLogResponse | ReadSnapshotResponse,
-        now_ms: int,
-    ) -> None:
-        if isinstance(request, ReadLogRequest):
-            assert isinstance(response, ReadLogResponse), f"an answer of the wrong kind: {response}"
-            self._repair(repair.BatchesReceived(source, request, response), now_ms)
-        else:
-            assert isinstance(response, ReadSnapshotResponse), f"an answer of the wrong kind: {response}"
-            self._repair(repair.PieceReceived(request, response), now_ms)
+    def take(self, event: ReadEnd, now_ms: int) -> None:
+        """Takes the end of a read: its answer, or the failure."""
+        self._repair(event, now_ms)
 
     def go_on(self, now_ms: int) -> None:
         """Gives the repair its tick, and starts the scrub's next slice."""

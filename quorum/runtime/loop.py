@@ -35,6 +35,7 @@ from quorum.runtime.inbox import ClientEvent, Inbox
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.jobs import FlushJob, Job
 from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.peer_answers import answered, unanswered
 from quorum.runtime.protocol.requests import (
     LeaderHint,
     MetadataFetch,
@@ -52,9 +53,7 @@ from quorum.runtime.protocol.world import (
     Event,
     JobDone,
     LocalRead,
-    RaftFailure,
     RaftRequest,
-    RaftResponse,
     Read,
     ReplyTo,
     SnapshotWanted,
@@ -298,8 +297,8 @@ class NodeLoop:
             destination,
             request,
             timeout_ms,
-            lambda response: done(RaftResponse(destination, request, response)),
-            lambda failure: done(RaftFailure(destination, request, failure)),
+            lambda response: done(answered(destination, request, response)),
+            lambda failure: done(unanswered(destination, request, failure)),
         )
 
     def _follow_voters(self) -> None:

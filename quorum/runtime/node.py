@@ -53,6 +53,7 @@ from quorum.runtime.parts import Parts, TurnTime
 from quorum.runtime.peer_messages import PeerMessages
 from quorum.runtime.protocol.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
 from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.peer_answers import BatchesReceived, PieceReceived, ReadFailed
 from quorum.runtime.protocol.tallies import Tallies
 from quorum.runtime.protocol.world import (
     BrokerFetch,
@@ -60,9 +61,7 @@ from quorum.runtime.protocol.world import (
     JobDone,
     LocalRead,
     NodeStopped,
-    RaftFailure,
     RaftRequest,
-    RaftResponse,
     Read,
     SnapshotWanted,
     Submission,
@@ -216,9 +215,13 @@ class Node:
 
     def _handle(self, event: Event) -> None:
         match event:
-            case RaftRequest() | RaftResponse() | RaftFailure():
-                self._peer_messages.take(event)
-            case raft.PeerRefused() | raft.ShutDown():
+            case RaftRequest(request, reply_to):
+                self._peer_messages.take_request(request, reply_to)
+            case raft.ResponseReceived():
+                self._peer_messages.take_response(event)
+            case BatchesReceived() | PieceReceived() | ReadFailed():
+                self._log_repair.take(event, self._time.now_ms)
+            case raft.RequestFailed() | raft.PeerRefused() | raft.ShutDown():
                 self._step(event)
             case Submission() | Read() | SnapshotWanted():
                 self._leadership.take(event, self._time.now_ms)

@@ -1,10 +1,10 @@
-"""Takes the messages of other controllers: hands Raft's messages to the core, and reads for repairs to the repair.
+"""Takes the messages of other controllers: hands Raft's messages to the core, and answers reads for repairs.
 
     a request  --> ReadLog, ReadSnapshot --> answered from this node's disk (`log_repair`)
                    all other requests    --> the core, with the log's chain at the place of the request
-    an answer, or no answer
-               --> to a read             --> this node's own repair
-                   to any other request  --> the core
+    an answer  --> the core; the digest in the answer to a fetch is compared first (`agreement`)
+
+The answers to this node's own reads do not come here: they are inputs of its repair (`quorum.runtime.protocol.peer_answers`).
 
 The core knows no bytes of the log. So the node looks up the chain for a request: the hash of all history below the offset in the
 request. If the disk cannot read this place, the core learns of the damage first, because a leader that cannot read its own chain
@@ -22,41 +22,27 @@ from quorum.core.protocol.messages import (
     FetchResponse,
     PeerRequest,
     ReadLogRequest,
-    ReadLogResponse,
     ReadSnapshotRequest,
-    ReadSnapshotResponse,
     place_of,
 )
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.disk.log_reader import LogReader
 from quorum.runtime.log_repair import LogRepair
 from quorum.runtime.parts import Parts
-from quorum.runtime.protocol.world import RaftFailure, RaftRequest, RaftResponse, ReplyTo
+from quorum.runtime.protocol.world import ReplyTo
 
 
 class PeerMessages:
     """The desk for other controllers' messages on one node."""
 
     def __init__(self, parts: Parts, reader: LogReader, agreement: Agreement, log_repair: LogRepair) -> None:
-        self._log, self._world, self._step, self._time = parts.log, parts.world, parts.step, parts.time
+        self._log, self._world, self._step = parts.log, parts.world, parts.step
         self._found_damage = parts.found_damage
         self._reader = reader
         self._agreement = agreement
         self._log_repair = log_repair
 
-    def take(self, event: RaftRequest | RaftResponse | RaftFailure) -> None:
-        match event:
-            case RaftRequest(request, reply_to):
-                self._take_request(request, reply_to)
-            case RaftResponse():
-                self._take_response(event)
-            case RaftFailure(destination, request, failure):
-                if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
-                    self._log_repair.failed(request, self._time.now_ms)
-                else:
-                    self._step(raft.RequestFailed(destination, request, failure))
-
-    def _take_request(self, request: PeerRequest, reply_to: ReplyTo) -> None:
+    def take_request(self, request: PeerRequest, reply_to: ReplyTo) -> None:
         if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
             self._world.reply(reply_to, self._log_repair.lend(request))
             return
@@ -74,13 +60,7 @@ class PeerMessages:
                 return
         self._step(raft.RequestReceived(request, reply_to, chain))
 
-    def _take_response(self, event: RaftResponse) -> None:
-        source, request, response = event.source, event.request, event.response
-        if isinstance(response, FetchResponse):
-            self._agreement.heard_answer(source, response)
-        if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
-            assert isinstance(response, ReadLogResponse | ReadSnapshotResponse)
-            self._log_repair.answered(source, request, response, self._time.now_ms)
-        else:
-            assert not isinstance(response, ReadLogResponse | ReadSnapshotResponse)
-            self._step(raft.ResponseReceived(source, request, response))
+    def take_response(self, event: raft.ResponseReceived) -> None:
+        if isinstance(event.response, FetchResponse):
+            self._agreement.heard_answer(event.source, event.response)
+        self._step(event)

@@ -47,7 +47,8 @@ from quorum.core.protocol.messages import (
     VoteRequest,
 )
 from quorum.runtime.node import Node
-from quorum.runtime.protocol.world import RaftRequest, RaftResponse
+from quorum.runtime.protocol.peer_answers import answered
+from quorum.runtime.protocol.world import RaftRequest
 from quorum.wire.admin import AdminService
 from quorum.wire.broker import BrokerService
 from quorum.wire.convert import convert_membership, parts
@@ -289,7 +290,7 @@ def _loads_snapshot() -> tuple[LoneNode, PeerRequest]:
     lone, fetch = _sent(follower(), FetchRequest)
     assert isinstance(fetch, FetchRequest)
     redirect = FetchResponse(ErrorCode.NONE, 1, 2, fetch.number, snapshot=OffsetAndEpoch(3, 1))
-    lone.turn(RaftResponse(2, fetch, redirect))
+    lone.turn(answered(2, fetch, redirect))
     return _sent(lone, FetchSnapshotRequest)
 
 
@@ -399,7 +400,7 @@ def _answer_target(name: str) -> Target:
         message.ParseFromString(data)
         response = translate(message)
         lone, request = begin()
-        lone.turn(RaftResponse(2, request, response))
+        lone.turn(answered(2, request, response))
         for _ in range(3):
             lone.run_until_idle()
             lone.node.core.check_invariants()

@@ -28,15 +28,14 @@ from quorum.runtime.inbox import ClientEvent
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
 from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.peer_answers import answered, unanswered
 from quorum.runtime.protocol.world import (
     Answer,
     BrokerFetch,
     Event,
     JobDone,
     LocalRead,
-    RaftFailure,
     RaftRequest,
-    RaftResponse,
     Read,
     ReplyTo,
     SnapshotWanted,
@@ -450,7 +449,7 @@ class SimController:
             if settled or self.boot != boot:
                 return
             settled = True
-            self.deliver(RaftFailure(destination, request, failure), f"{what} to {peer.name} {failure.value}")
+            self.deliver(unanswered(destination, request, failure), f"{what} to {peer.name} {failure.value}")
             if failure is Failure.REFUSED and self._rng.random() < 0.8:
                 self.deliver(PeerRefused(destination), f"{peer.name} is gone")
 
@@ -459,7 +458,7 @@ class SimController:
             if self.boot == boot:
                 settled = True
                 assert isinstance(answer, PeerResponse)
-                self.deliver(RaftResponse(destination, request, answer), f"{what} answer {peer.name}>{self.name}")
+                self.deliver(answered(destination, request, answer), f"{what} answer {peer.name}>{self.name}")
 
         def carry_back(answer: Answer) -> None:
             network.carry(peer.name, self.name, lambda: respond(answer), content_bytes=content_bytes(answer))

@@ -49,6 +49,7 @@ from metadata_log.format.ids import NodeId, OffsetAndEpoch, ReplicaKey
 from metadata_log.store.damage import DamagedRange
 from quorum.core.protocol.messages import ReadLogRequest, ReadLogResponse, ReadSnapshotRequest, ReadSnapshotResponse
 from quorum.runtime.disk.peer_reads import READ_BYTES_MAX
+from quorum.runtime.protocol.peer_answers import BatchesReceived, PieceReceived, ReadEnd, ReadFailed
 
 REST_MS = 1_000
 """How long the repair rests after a round of all voters in vain."""
@@ -74,26 +75,6 @@ class Seen(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A request got no answer."""
-
-    request: ReadLogRequest | ReadSnapshotRequest
-
-
-@dataclass(frozen=True, slots=True)
-class BatchesReceived:
-    source: NodeId
-    request: ReadLogRequest
-    response: ReadLogResponse
-
-
-@dataclass(frozen=True, slots=True)
-class PieceReceived:
-    request: ReadSnapshotRequest
-    response: ReadSnapshotResponse
 
 
 class Outcome(Enum):
@@ -125,7 +106,7 @@ class LoadOver:
     is_usable: bool
 
 
-Input: TypeAlias = Tick | Failed | BatchesReceived | PieceReceived | PutBackOver | PieceOver | LoadOver
+Input: TypeAlias = Tick | ReadEnd | PutBackOver | PieceOver | LoadOver
 
 
 # --- effects -------------------------------------------------------------------------------------------------------------
@@ -223,7 +204,7 @@ class Repair:
         match event:
             case Tick():
                 return self._go_on(seen, now_ms)
-            case Failed(request):
+            case ReadFailed(request):
                 return self._after_failure(seen, request, now_ms)
             case BatchesReceived(source, request, response):
                 return self._take_batches(seen, source, request, response, now_ms)

@@ -3,7 +3,8 @@
 `Node` is on one side, synchronous and deterministic. On the other side is `NodeLoop` (asyncio, gRPC, threads) or the simulator
 (virtual time, one thread, a seed). Both drive the same node and the same log, so the simulator tests the real code. Example:
     1. node 2 calls `world.send(1, FetchRequest)`: `NodeLoop` sends a gRPC message, the simulator draws a delay from its seed;
-    2. the answer enters node 2 as the event `RaftResponse(source=1, ...)`; without an answer, `RaftFailure` enters.
+    2. the answer enters node 2 as the core's input `ResponseReceived(source=1, ...)`; without an answer, `RequestFailed` enters
+       (`peer_answers`: the answers to reads of a repair enter as inputs of the repair).
 """
 
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ from typing import Protocol, TypeAlias
 from metadata_log.format.ids import NodeId, Offset
 from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
-from quorum.core.protocol.inputs import Failure, PeerRefused, ShutDown
+from quorum.core.protocol.inputs import PeerRefused, RequestFailed, ResponseReceived, ShutDown
 from quorum.core.protocol.messages import PeerRequest, PeerResponse
 from quorum.runtime.protocol.jobs import Job
+from quorum.runtime.protocol.peer_answers import ReadEnd
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, ReadView, Refused, SnapshotMarked
 
 ReplyTo: TypeAlias = int
@@ -23,28 +25,10 @@ ReplyTo: TypeAlias = int
 
 @dataclass(frozen=True, slots=True)
 class RaftRequest:
-    """A request of another controller."""
+    """A request of another controller: for the core, which also needs this node's chain (`RequestReceived`), or a read."""
 
     request: PeerRequest
     reply_to: ReplyTo
-
-
-@dataclass(frozen=True, slots=True)
-class RaftResponse:
-    """The answer of another controller to a request of the node."""
-
-    source: NodeId
-    request: PeerRequest
-    response: PeerResponse
-
-
-@dataclass(frozen=True, slots=True)
-class RaftFailure:
-    """The end of a request of the node that gets no answer."""
-
-    destination: NodeId
-    request: PeerRequest
-    failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +91,9 @@ class Tick:
 
 Event: TypeAlias = (
     RaftRequest
-    | RaftResponse
-    | RaftFailure
+    | ResponseReceived
+    | RequestFailed
+    | ReadEnd
     | PeerRefused
     | Submission
     | BrokerFetch
@@ -131,7 +116,7 @@ class World(Protocol):
     """The calls that a node makes. No call blocks, and no call reaches the node again before the turn has ended."""
 
     def send(self, destination: NodeId, request: PeerRequest, timeout_ms: int) -> None:
-        """Sends `request`. `RaftResponse` or `RaftFailure` follows; both may come late or never, and a response twice."""
+        """Sends `request`. The answer or the failure follows (`peer_answers`), late or never; an answer may come twice."""
         ...
 
     def reply(self, reply_to: ReplyTo, answer: Answer) -> None:

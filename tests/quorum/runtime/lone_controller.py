@@ -22,6 +22,7 @@ from quorum.core.protocol.messages import (
 from quorum.core.roles import Transition
 from quorum.runtime.active.story import Told
 from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.peer_answers import answered
 from quorum.runtime.protocol.requests import (
     LeaderHint,
     MetadataFetch,
@@ -38,7 +39,6 @@ from quorum.runtime.protocol.world import (
     Event,
     LocalRead,
     RaftRequest,
-    RaftResponse,
     Read,
     ReplyTo,
     SnapshotWanted,
@@ -84,7 +84,7 @@ def elected(lone: LoneNode, by: NodeId) -> LoneNode:
         destination, request = next(each for each in reversed(lone.sent) if each[0] == by)
         assert isinstance(request, VoteRequest), request
         epoch = lone.node.core.epoch
-        lone.turn(RaftResponse(destination, request, VoteResponse(ErrorCode.NONE, epoch, None, vote_granted=True)))
+        lone.turn(answered(destination, request, VoteResponse(ErrorCode.NONE, epoch, None, vote_granted=True)))
     lone.run_until_idle()
     assert lone.node.core.is_leading
     return lone

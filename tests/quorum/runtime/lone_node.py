@@ -14,7 +14,8 @@ from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.jobs import FlushJob, Job
 from quorum.runtime.protocol.node_config import NodeConfig
-from quorum.runtime.protocol.world import Answer, Event, JobDone, RaftRequest, RaftResponse, ReplyTo, Tick
+from quorum.runtime.protocol.peer_answers import answered
+from quorum.runtime.protocol.world import Answer, Event, JobDone, RaftRequest, ReplyTo, Tick
 from quorum.runtime.status import problems_of
 from snapshots.store import SnapshotStore
 from tests.sim.disk import MemoryDirectory
@@ -97,7 +98,7 @@ class LoneNode:
     def respond(self, response: PeerResponse) -> None:
         """Answers what the node has sent last."""
         destination, request = self.sent[-1]
-        self.turn(RaftResponse(destination, request, response))
+        self.turn(answered(destination, request, response))
 
     def elect(self) -> None:
         """Whoever is asked for a vote gives it, until this node leads. What it starts then is left for the test to run."""
@@ -109,7 +110,7 @@ class LoneNode:
             for destination, request in asked:
                 if isinstance(request, VoteRequest):
                     granted = VoteResponse(ErrorCode.NONE, request.epoch, None, vote_granted=True)
-                    self.turn(RaftResponse(destination, request, granted))
+                    self.turn(answered(destination, request, granted))
 
     def fetched_by(self, replica: ReplicaKey, offset: Offset, applied_offset: Offset = 0, digest: bytes = b"") -> None:
         """`replica` holds all below `offset`, and has applied all below `applied_offset`."""

@@ -10,7 +10,8 @@ from metadata_log.store.log import Log
 from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
 from quorum.runtime.addresses import Addresses
 from quorum.runtime.protocol.node_config import NodeConfig
-from quorum.runtime.protocol.world import RaftRequest, RaftResponse
+from quorum.runtime.protocol.peer_answers import answered
+from quorum.runtime.protocol.world import RaftRequest
 from snapshots.format import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
@@ -47,7 +48,7 @@ class Follower(LoneNode):
 
     def take(self, batch: Batch, high_watermark: int) -> None:
         answer = FetchResponse(ErrorCode.NONE, EPOCH, 2, self.asked.number, high_watermark, batches=(batch,))
-        self.turn(RaftResponse(2, self.asked, answer))
+        self.turn(answered(2, self.asked, answer))
 
 
 def test_what_others_wait_for_goes_first() -> None:
@@ -91,7 +92,7 @@ def test_a_truncation_into_a_batch_is_refused_and_the_follower_fetches_again() -
     fetch, shape = follower.asked, follower.node.log.shape
 
     inside = OffsetAndEpoch(first.end_offset - 2, EPOCH)
-    follower.turn(RaftResponse(2, fetch, FetchResponse(ErrorCode.NONE, EPOCH, 2, fetch.number, 0, diverging=inside)))
+    follower.turn(answered(2, fetch, FetchResponse(ErrorCode.NONE, EPOCH, 2, fetch.number, 0, diverging=inside)))
     assert (follower.stopped, follower.node.log.shape) == (None, shape)
     follower.now_ms += follower.config.raft.fetch_wait_ms
     follower.turn()

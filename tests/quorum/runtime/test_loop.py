@@ -11,12 +11,13 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE
 from quorum.controller.protocol.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
 from quorum.core.protocol.config import RaftConfig
+from quorum.core.protocol.inputs import RequestFailed
 from quorum.core.protocol.messages import FetchRequest, PeerRequest, PeerResponse
 from quorum.core.roles import Role, Transition
 from quorum.runtime.loop import NodeLoop
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import Refused
-from quorum.runtime.protocol.world import Event, RaftFailure, Submission
+from quorum.runtime.protocol.world import Event, Submission
 from tests.quorum.runtime.quorum_of_three import quorum_of_three
 
 pytestmark = pytest.mark.slow
@@ -126,12 +127,12 @@ async def test_a_leader_that_removes_itself_is_fetched_from_until_that_is_commit
         await client.list_topics()
         leader = next(loop for loop in quorum.loops.values() if loop.status().is_active)
         others = [loop for loop in quorum.loops.values() if loop is not leader]
-        in_vain: list[RaftFailure] = []
+        in_vain: list[RequestFailed] = []
         post = NodeLoop._post
 
         def noted(loop: NodeLoop, event: Event) -> None:
             if (
-                isinstance(event, RaftFailure)
+                isinstance(event, RequestFailed)
                 and isinstance(event.request, FetchRequest)
                 and event.destination == loop.node.core.leader_id == leader.node.me.node_id
             ):

@@ -3,8 +3,9 @@
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ReplicaKey
 from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchResponse
+from quorum.runtime.protocol.peer_answers import answered
 from quorum.runtime.protocol.requests import NodeStatus, Refused, ReplicaView
-from quorum.runtime.protocol.world import RaftRequest, RaftResponse, Read
+from quorum.runtime.protocol.world import RaftRequest, Read
 from quorum.runtime.status import node_status
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 
@@ -24,7 +25,7 @@ def following() -> LoneNode:
     lone = LoneNode(formatted_disk(voters_of([1, 2, 3])))
     lone.turn(RaftRequest(BeginQuorumEpochRequest(SECOND, ME, 3), lone.new_reply_to()))
     _, fetch = lone.sent[-1]
-    lone.turn(RaftResponse(2, fetch, FetchResponse(ErrorCode.NONE, 3, 2, fetch.number, 0)))  # type: ignore[union-attr]
+    lone.turn(answered(2, fetch, FetchResponse(ErrorCode.NONE, 3, 2, fetch.number, 0)))  # type: ignore[union-attr]
     return lone
 
 

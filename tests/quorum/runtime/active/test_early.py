@@ -4,8 +4,9 @@ from metadata_log.format.errors import ErrorCode
 from quorum.core.protocol.effects import ElectionState
 from quorum.core.protocol.messages import VoteRequest, VoteResponse
 from quorum.runtime.disk import election_file
+from quorum.runtime.protocol.peer_answers import answered
 from quorum.runtime.protocol.requests import FetchResult, MetadataFetch, MetadataFetched, Refused
-from quorum.runtime.protocol.world import BrokerFetch, RaftResponse, Read
+from quorum.runtime.protocol.world import BrokerFetch, Read
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 
 EPOCH = 7
@@ -22,7 +23,7 @@ def _just_elected() -> LoneNode:
     for pre_vote in (True, False):
         asked = [(to, one) for to, one in lone.sent if isinstance(one, VoteRequest) and one.pre_vote is pre_vote]
         to, request = next(each for each in asked if each[0] == 2)
-        lone.turn(RaftResponse(to, request, VoteResponse(ErrorCode.NONE, request.epoch, None, True)))
+        lone.turn(answered(to, request, VoteResponse(ErrorCode.NONE, request.epoch, None, True)))
     assert (lone.node.core.is_leading, lone.node.core.epoch, lone.node.active.on) == (True, EPOCH, False)
     return lone
 

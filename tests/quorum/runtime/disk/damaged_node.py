@@ -21,7 +21,8 @@ from quorum.core.protocol.messages import (
 from quorum.runtime.disk import election_file
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from quorum.runtime.protocol.node_config import NodeConfig
-from quorum.runtime.protocol.world import RaftResponse, SnapshotWanted
+from quorum.runtime.protocol.peer_answers import answered
+from quorum.runtime.protocol.world import SnapshotWanted
 from snapshots.format import SnapshotMeta, genesis
 from snapshots.store import SnapshotStore
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, formatted_disk, voters_of
@@ -82,7 +83,7 @@ class DamagedNode:
 
     def answer(self, response: ReadLogResponse) -> None:
         to, request = self.asked[-1]
-        self.lone.turn(RaftResponse(to, request, response))
+        self.lone.turn(answered(to, request, response))
 
     def snapshot_at(self, end: Offset, *, chain: bytes | None = None, voters: Voters = VOTERS) -> "Snapshot":
         """The snapshot at `end`, as another node has it."""
@@ -109,7 +110,7 @@ class DamagedNode:
             self.given.append(request)
             piece = data[request.position : request.position + piece_bytes]
             answer = ReadSnapshotResponse(ErrorCode.NONE, LAST_EPOCH, None, len(data), request.position, piece)
-            self.lone.turn(RaftResponse(to, request, answer))
+            self.lone.turn(answered(to, request, answer))
         raise AssertionError("the node never has enough")
 
     def wait(self, ms: int) -> None:
@@ -137,7 +138,7 @@ class DamagedNode:
                 (to, one) for to, one in self.lone.sent if isinstance(one, VoteRequest) and one.pre_vote is pre_vote
             ]
             to, request = next(each for each in asked if each[0] == 2)
-            self.lone.turn(RaftResponse(to, request, VoteResponse(ErrorCode.NONE, request.epoch, None, True)))
+            self.lone.turn(answered(to, request, VoteResponse(ErrorCode.NONE, request.epoch, None, True)))
         assert self.lone.node.core.is_leading
 
 

@@ -28,8 +28,9 @@ from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from quorum.runtime.disk.space import RETRY_MS
 from quorum.runtime.protocol.jobs import LoadSnapshotJob
 from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.peer_answers import answered, unanswered
 from quorum.runtime.protocol.requests import Refused, SnapshotMarked
-from quorum.runtime.protocol.world import Answer, RaftFailure, RaftRequest, RaftResponse, SnapshotWanted
+from quorum.runtime.protocol.world import Answer, RaftRequest, SnapshotWanted
 from snapshots.format import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
@@ -282,7 +283,7 @@ def test_a_full_follower_fetches_no_more_but_votes_until_there_is_room() -> None
     disk = disk_of(lone)
     disk.limit_space(disk.used_bytes + 3_500)  # for some of them
     asked = fetches(lone)[-1]
-    lone.turn(RaftResponse(2, asked, FetchResponse(ErrorCode.NONE, EPOCH, 2, asked.number, 4, batches=batches)))
+    lone.turn(answered(2, asked, FetchResponse(ErrorCode.NONE, EPOCH, 2, asked.number, 4, batches=batches)))
     lone.run_until_idle()
 
     before = len(fetches(lone))
@@ -323,7 +324,7 @@ def test_a_vote_finds_room_however_long_the_disk_has_been_full() -> None:
     disk = disk_of(lone)
     disk.limit_space(disk.used_bytes)
     asked = fetches(lone)[-1]
-    lone.turn(RaftResponse(2, asked, FetchResponse(ErrorCode.NONE, EPOCH, 2, asked.number, 4, batches=batches)))
+    lone.turn(answered(2, asked, FetchResponse(ErrorCode.NONE, EPOCH, 2, asked.number, 4, batches=batches)))
     lone.run_until_idle()
     candidate = ReplicaKey(3, directory_id(3))
     wait(lone)
@@ -349,13 +350,13 @@ def test_held_fetches_are_asked_again_when_there_is_room() -> None:
     disk = disk_of(lone)
     disk.limit_space(disk.used_bytes + 3_500)
     asked = fetches(lone)[-1]
-    lone.turn(RaftResponse(2, asked, FetchResponse(ErrorCode.NONE, EPOCH, 2, asked.number, 4, batches=batches)))
+    lone.turn(answered(2, asked, FetchResponse(ErrorCode.NONE, EPOCH, 2, asked.number, 4, batches=batches)))
     lone.run_until_idle()
     before = len(fetches(lone))
     disk.limit_space(None)
     wait(lone, 2 * RETRY_MS)
     assert len(fetches(lone)) > before
-    lone.turn(RaftFailure(2, fetches(lone)[-1], Failure.TIMED_OUT))
+    lone.turn(unanswered(2, fetches(lone)[-1], Failure.TIMED_OUT))
     assert lone.stopped is None
 
 

@@ -9,7 +9,7 @@ from quorum.core.protocol.inputs import Failure
 from quorum.core.protocol.messages import ReadLogResponse
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from quorum.runtime.disk.repair import PATIENCE_ROUNDS, REST_MS
-from quorum.runtime.protocol.world import RaftFailure
+from quorum.runtime.protocol.peer_answers import unanswered
 from snapshots.format import snapshot_name
 from tests.quorum.runtime.disk.damaged_node import LAST_EPOCH, DamagedNode, lone_voter_with_sealed_segments
 
@@ -62,7 +62,7 @@ def test_what_is_mended_while_the_last_one_is_asked_is_not_given_up() -> None:
     (damaged,) = log.damage
     log.repair(damaged, [each for each in it.written if damaged.start <= each.base_offset < damaged.end])
     to, request = it.asked[-1]
-    it.lone.turn(RaftFailure(to, request, Failure.TIMED_OUT))
+    it.lone.turn(unanswered(to, request, Failure.TIMED_OUT))
     assert (log.damage, log.shape.start.offset) == ((), 0)
 
 

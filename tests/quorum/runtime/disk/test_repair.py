@@ -14,7 +14,8 @@ from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from quorum.runtime.disk.peer_reads import read_log
 from quorum.runtime.disk.repair import REST_MS
 from quorum.runtime.protocol.jobs import ScrubJob
-from quorum.runtime.protocol.world import RaftFailure, RaftRequest, SnapshotWanted
+from quorum.runtime.protocol.peer_answers import unanswered
+from quorum.runtime.protocol.world import RaftRequest, SnapshotWanted
 from snapshots.format import genesis, snapshot_name
 from snapshots.policy import RetentionPolicy
 from tests.quorum.runtime.disk.damaged_node import (
@@ -111,7 +112,7 @@ def test_the_voters_are_asked_in_turn_and_nonsense_is_passed_over() -> None:
     it.lone.now_ms += REST_MS
     it.lone.turn()
     to, request = it.asked[-1]
-    it.lone.turn(RaftFailure(to, request, Failure.TIMED_OUT))
+    it.lone.turn(unanswered(to, request, Failure.TIMED_OUT))
     assert len(it.asked) == 4
     it.answer_all()
     assert it.metadata.read(it.name, 1 << 20) == it.intact
@@ -223,7 +224,7 @@ def test_what_was_cut_off_meanwhile_is_not_read_again() -> None:
     it.answer(it.too_old(it.end))
     to, request = it.asked[-1]
     it.lone.node.log.truncate(0)
-    it.lone.turn(RaftFailure(to, request, Failure.TIMED_OUT))
+    it.lone.turn(unanswered(to, request, Failure.TIMED_OUT))
     assert it.lone.stopped is None
     assert it.lone.node.log.damage == ()
 

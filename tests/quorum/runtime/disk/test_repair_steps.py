@@ -9,21 +9,19 @@ from quorum.core.protocol.messages import ReadLogRequest, ReadLogResponse, ReadS
 from quorum.runtime.disk.repair import (
     REST_MS,
     Ask,
-    BatchesReceived,
-    Failed,
     FetchPiece,
     KeepPiece,
     Load,
     LoadOver,
     Outcome,
     PieceOver,
-    PieceReceived,
     PutBack,
     PutBackOver,
     Repair,
     Seen,
     Tick,
 )
+from quorum.runtime.protocol.peer_answers import BatchesReceived, PieceReceived, ReadFailed
 from tests.sim.disk import MemoryDirectory
 
 ME = ReplicaKey(1, bytes(16))
@@ -59,7 +57,7 @@ def test_batches_are_put_back_once_the_range_is_complete() -> None:
     assert repair.step(SEEN, Tick(), 0) is None, "one request at a time"
     request = repair._asked
     assert request == first and isinstance(request, ReadLogRequest)
-    assert repair.step(SEEN, Failed(request), 0) is None
+    assert repair.step(SEEN, ReadFailed(request), 0) is None
     for offset in (4, 5):
         request = asked(repair, SEEN, 0)
         assert (request.offset, request.end_offset) == (offset, 6)

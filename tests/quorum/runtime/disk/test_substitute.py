@@ -10,7 +10,8 @@ from quorum.core.protocol.messages import ReadLogResponse, ReadSnapshotRequest, 
 from quorum.runtime.disk.peer_reads import read_snapshot
 from quorum.runtime.disk.repair import PATIENCE_ROUNDS, REST_MS
 from quorum.runtime.log_repair import READ_TIMEOUT_MS
-from quorum.runtime.protocol.world import RaftFailure, RaftRequest, RaftResponse
+from quorum.runtime.protocol.peer_answers import answered, unanswered
+from quorum.runtime.protocol.world import RaftRequest
 from snapshots.format import snapshot_name
 from snapshots.store import SnapshotStore
 from tests.quorum.runtime.disk.damaged_node import CONFIG, LAST_EPOCH, DamagedNode, Snapshot
@@ -163,7 +164,7 @@ def test_the_batches_are_waited_for_while_somebody_may_have_them() -> None:
             if to == 2:
                 it.answer(it.too_old(it.end, snapshot.meta.end))
             else:
-                it.lone.turn(RaftFailure(to, request, Failure.TIMED_OUT))
+                it.lone.turn(unanswered(to, request, Failure.TIMED_OUT))
         asks_for_pieces = isinstance(it.lone.sent[-1][1], ReadSnapshotRequest)
         assert asks_for_pieces is (rounds == PATIENCE_ROUNDS)
         if not asks_for_pieces:
@@ -180,7 +181,7 @@ def test_a_node_that_nobody_answers_waits() -> None:
     rot(it)
     for _ in range(6 * PATIENCE_ROUNDS):
         to, request = it.asked[-1]
-        it.lone.turn(RaftFailure(to, request, Failure.TIMED_OUT))
+        it.lone.turn(unanswered(to, request, Failure.TIMED_OUT))
         it.wait(max(REST_MS, READ_TIMEOUT_MS))
     assert node.log.damage
 
@@ -210,7 +211,7 @@ def test_its_own_snapshot_will_do_when_the_only_one_that_answers_cannot_help(oth
             if to == 2:
                 it.answer(ReadLogResponse(error, LAST_EPOCH, None))
             else:
-                it.lone.turn(RaftFailure(to, request, Failure.TIMED_OUT))
+                it.lone.turn(unanswered(to, request, Failure.TIMED_OUT))
         it.wait(REST_MS)
     it.lone.run_until_idle()
     assert (node.log.damage, node.log.shape.start.offset) == ((), 19)
@@ -225,9 +226,9 @@ def test_a_download_that_breaks_off_is_gone_on_with() -> None:
     to, request = it.lone.sent[-1]
     assert isinstance(request, ReadSnapshotRequest) and request.position == 0
     piece = ReadSnapshotResponse(ErrorCode.NONE, LAST_EPOCH, None, len(snapshot.data), 0, snapshot.data[:100])
-    it.lone.turn(RaftResponse(to, request, piece))
+    it.lone.turn(answered(to, request, piece))
     to, request = it.lone.sent[-1]
-    it.lone.turn(RaftFailure(to, request, Failure.BROKEN))
+    it.lone.turn(unanswered(to, request, Failure.BROKEN))
     it.wait(REST_MS)
     ask_in_vain(it, snapshot.meta.end)
     _, request = it.lone.sent[-1]
@@ -249,7 +250,7 @@ def test_nonsense_for_a_piece_is_passed_over() -> None:
         ask_in_vain(it, snapshot.meta.end)
         to, request = it.lone.sent[-1]
         assert isinstance(request, ReadSnapshotRequest)
-        it.lone.turn(RaftResponse(to, request, answer))
+        it.lone.turn(answered(to, request, answer))
         assert it.lone.stopped is None and it.lone.jobs == []
         it.wait(REST_MS)
     assert it.lone.node.log.damage

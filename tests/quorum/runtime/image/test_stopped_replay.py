@@ -14,7 +14,8 @@ from quorum.core.protocol.messages import (
     FetchRequest,
     FetchResponse,
 )
-from quorum.runtime.protocol.world import RaftRequest, RaftResponse
+from quorum.runtime.protocol.peer_answers import answered
+from quorum.runtime.protocol.world import RaftRequest
 from snapshots.format import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
@@ -43,7 +44,7 @@ class Stopped(LoneNode):
         good, bad = written()
         for batches in ((good,), () if is_odd else (bad,), ()):
             answer = FetchResponse(ErrorCode.NONE, EPOCH, 2, self.asked.number, high_watermark=2, batches=batches)
-            self.turn(RaftResponse(2, self.asked, answer._replace(image_differs=is_odd and not batches)))
+            self.turn(answered(2, self.asked, answer._replace(image_differs=is_odd and not batches)))
             self.run_until_idle()
         assert self.node.state.stopped is not None and self.node.state.applied == 1
 
