@@ -39,7 +39,7 @@ PUT_OFF_TURNS_MAX = 2
 
 
 class Applier:
-    """Owns the progress of the image: each node has one applier."""
+    """Owns the progress of the image: each node has one applier. The caller gives the returned inputs to the core."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Applier:
         each committed mark.
         """
         self._log, self._state, self._snapshotter = parts.log, parts.state, parts.snapshotter
-        self._disk, self._core, self._world, self._step = disk, parts.core, parts.world, parts.step
+        self._disk, self._core, self._world = disk, parts.core, parts.world
         self._load = load
         self._agreement = agreement
         self._log_repair = log_repair
@@ -122,24 +122,24 @@ class Applier:
 
     # --- snapshots -------------------------------------------------------------------------------------------------
 
-    def finish_load(self, job: LoadSnapshotJob, error: Exception | None, now_ms: int) -> None:
-        """Takes the result of loading a snapshot.
+    def finish_load(
+        self, job: LoadSnapshotJob, error: Exception | None, now_ms: int
+    ) -> raft.SnapshotInstalled | raft.SnapshotInstallFailed | None:
+        """Takes the result of loading a snapshot. Returns None if the log has not changed.
 
         Raises:
             NodeStopped: the disk has no image that can be loaded.
         """
         is_broken = isinstance(error, FlushFailed) or (isinstance(error, OSError) and not is_full(error))
         if job.repairs and not is_broken:
-            self._finish_repair(job, error, now_ms)
-            return
+            return self._finish_repair(job, error, now_ms)
         if error is not None and job.install and not is_broken:
             # The leader's snapshot was damaged, or the disk has no room for it: the node fetches it again.
             self._snapshotter.store.discard_parts()
             is_damaged = not isinstance(error, OSError | SnapshotNotFound)
-            self._step(raft.SnapshotInstallFailed(job.end, str(error), is_damaged=is_damaged))
-            return
+            return raft.SnapshotInstallFailed(job.end, str(error), is_damaged=is_damaged)
         if not job.install and not job.repairs and job is not self._load:
-            return  # a snapshot from the leader was installed meanwhile, and is newer
+            return None  # a snapshot from the leader was installed meanwhile, and is newer
         if error is not None:
             raise NodeStopped(f"loading the snapshot {job.end} failed: {error}") from error
         assert job.meta is not None
@@ -150,11 +150,10 @@ class Applier:
             self._disk.space.write_at_any_price(lambda: self._log.reset_to(end, meta.chain, meta.timestamp_ms), now_ms)
         self._state.load(job.image)
         self._agreement.applied()
-        if job.install:
-            self._step(raft.SnapshotInstalled(self._log.shape, job.meta.voters))
+        return raft.SnapshotInstalled(self._log.shape, job.meta.voters) if job.install else None
 
-    def finish_snapshot(self, job: WriteSnapshotJob, error: Exception | None, now_ms: int) -> None:
-        """Takes the result of writing the snapshot of a mark.
+    def finish_snapshot(self, job: WriteSnapshotJob, error: Exception | None, now_ms: int) -> raft.LogStartMoved | None:
+        """Takes the result of writing the snapshot of a mark. Returns None if the disk had no room for the snapshot.
 
         Raises:
             NodeStopped: writing failed for another reason than a full disk.
@@ -162,7 +161,7 @@ class Applier:
         if isinstance(error, OSError) and is_full(error):
             self._snapshotter.given_up(job)
             self._log.drop_oldest_archived()
-            return
+            return None
         if error is not None:
             raise NodeStopped(f"writing the snapshot {job.meta.end} failed: {error}") from error
         try:
@@ -170,15 +169,17 @@ class Applier:
         except CorruptLog as e:
             # Retention reads the batch where the log would start; it tries again with the next snapshot.
             self._disk.found_damage(e)
-        self._step(raft.LogStartMoved(self._log.shape))
+        return raft.LogStartMoved(self._log.shape)
 
-    def _finish_repair(self, job: LoadSnapshotJob, error: Exception | None, now_ms: int) -> None:
+    def _finish_repair(
+        self, job: LoadSnapshotJob, error: Exception | None, now_ms: int
+    ) -> raft.SnapshotInstalled | None:
         """Puts a snapshot in place of a damaged range (`quorum.runtime.disk.repair`)."""
-        if self._log_repair.stand_on(job, error, now_ms):
-            assert job.meta is not None and job.image is not None
-            if self._state.applied < job.end.offset:
-                self._load = None
-                self._state.load(job.image)
-                self._agreement.applied()
-            control = tuple(self._log.control_records())
-            self._step(raft.SnapshotInstalled(self._log.shape, job.meta.voters, control))
+        if not self._log_repair.stand_on(job, error, now_ms):
+            return None
+        assert job.meta is not None and job.image is not None
+        if self._state.applied < job.end.offset:
+            self._load = None
+            self._state.load(job.image)
+            self._agreement.applied()
+        return raft.SnapshotInstalled(self._log.shape, job.meta.voters, tuple(self._log.control_records()))

@@ -97,9 +97,7 @@ class Node:
         """True if a peer waits for the turn's flush or for the turn's fetch, so applying may be put off."""
         self.core = self._new_core(opened, rng, now_ms)
         self.addresses = Addresses(self.core, self.me.node_id, config)
-        self._writer = LogWriter(
-            self.me.node_id, opened.directory, self.log, self.snapshotter.store, self.disk.space, self._step
-        )
+        self._writer = LogWriter(self.me.node_id, opened.directory, self.log, self.snapshotter.store, self.disk.space)
         self._reader = LogReader(self.log, self.snapshotter.store, self.core, world, self.disk.found_damage)
         parts = Parts(
             me=self.me,
@@ -247,7 +245,7 @@ class Node:
 
     def _care_for_disk(self) -> None:
         if self.disk.space.look_again(self._time.now_ms):
-            self._writer.release_held()
+            self._fetch_again()
         self._log_repair.go_on(self._time.now_ms)
 
     def _settle(self) -> None:
@@ -272,9 +270,16 @@ class Node:
         if done is not None:
             self._finish(done.job, done.error)
 
+    def _fetch_again(self) -> None:
+        for held in self._writer.release_held():
+            self._step(held)
+
     # --- the core's effects ----------------------------------------------------------------------------------------
 
-    def _step(self, raft_input: raft.Input) -> None:
+    def _step(self, raft_input: raft.Input | None) -> None:
+        """Gives the core an input, if there is one, and carries out the effects in order before it returns."""
+        if raft_input is None:
+            return
         self._report_growth()
         self._carry_out_all(self.core.step(raft_input, self._time.now_ms))
 
@@ -305,13 +310,13 @@ class Node:
                 self._reader.reply_with_chunk(effect)
             case fx.AppendBatches(batches):
                 self._others_wait = True
-                self._writer.append_fetched(batches, self._time.now_ms)
+                self._step(self._writer.append_fetched(batches, self._time.now_ms))
             case fx.AppendControl(_, record):
                 self._append_control(record)
             case fx.TruncateLog(end):
-                self._writer.truncate(end)
+                self._step(self._writer.truncate(end))
             case fx.WriteSnapshotChunk(snapshot, position, data):
-                self._writer.write_chunk(snapshot, position, data, self._time.now_ms)
+                self._step(self._writer.write_chunk(snapshot, position, data, self._time.now_ms))
             case fx.InstallSnapshot(snapshot):
                 if self.core.is_loading_snapshot:  # false if the disk had no room for the last piece
                     self._world.start_job(self.snapshotter.install_job(snapshot))
@@ -335,7 +340,7 @@ class Node:
         if self.active.on:
             # The proposed image must reach the log's end, or the next proposal would have a wrong offset.
             self.state.propose(None, batch)
-        self._writer.report(batch.base_offset)
+        self._step(self._writer.grown_from(batch.base_offset))
 
     # --- commits ---------------------------------------------------------------------------------------------------
 
@@ -349,13 +354,13 @@ class Node:
     def _finish(self, job: Job, error: Exception | None) -> None:
         match job:
             case FlushJob():
-                self._writer.finish_flush(job, error)
+                self._step(self._writer.finish_flush(job, error))
             case WriteSnapshotJob():
-                self._applier.finish_snapshot(job, error, self._time.now_ms)
+                self._step(self._applier.finish_snapshot(job, error, self._time.now_ms))
             case LoadSnapshotJob():
-                self._applier.finish_load(job, error, self._time.now_ms)
+                self._step(self._applier.finish_load(job, error, self._time.now_ms))
                 if job.repairs:
-                    self._writer.release_held()
+                    self._fetch_again()
             case ScrubJob():
                 if self._log_repair.finish_scrub(job, error) and self.active.on:
                     self.active.make_snapshot("the only snapshot is damaged")

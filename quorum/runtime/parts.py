@@ -44,7 +44,12 @@ class Parts:
     found_damage: Callable[[CorruptLog], None]
     """Notes damage of the log on this node's disk; the repair begins by itself. Raises CorruptLog: no repair is possible."""
     step: Callable[[raft.Input], None]
-    """Gives the core an input, and carries out the effects in order before it returns."""
+    """Gives the core an input, and carries out the effects in order before it returns.
+
+    A part calls `step` in the middle of its work: to hand over a message, to confirm a read, to resign, or to go on with the
+    core's new state. The parts that write the log (`LogWriter`, `Applier`) return their inputs instead, and the node gives the
+    inputs to the core.
+    """
 
     def resign(self, reason: str) -> None:
         """Ends the node's leadership in the present epoch; without effect on a node that does not lead."""

@@ -1,7 +1,8 @@
 """Writes the node's log: proposals, control records, the leader's batches, and the flushes that make all records durable.
 
-*The core always knows the present log.* The writer reports each growth at once, except proposals: the node reports all proposals
-of a turn together (`take_unreported`). Counter-example, if each proposal were reported at once:
+*The core always knows the present log.* A method that changes the log returns the report for the core, and the node gives the
+report to the core at once. Proposals are the exception: the node reports all proposals of a turn together (`take_unreported`).
+Counter-example, if each proposal were reported at once:
     1. leader 1 appends the proposal of client A: the core answers the waiting fetch of follower 2 with A's batch;
     2. leader 1 appends the proposals of clients B and C in the same turn;
     3. follower 2 receives B and C only with its next fetch, one flush later.
@@ -21,7 +22,7 @@ followers fetch and flush while the leader flushes.
 
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from metadata_log.disk.files import Directory
 from metadata_log.format.batch import Batch
@@ -44,23 +45,14 @@ logger = logging.getLogger(__name__)
 
 
 class LogWriter:
-    """Writes one node's log. `step` gives the core an input, and carries out the effects."""
+    """Writes one node's log. The caller gives each returned input to the core before any other change of the log."""
 
-    def __init__(
-        self,
-        node_id: NodeId,
-        directory: Directory,
-        log: Log,
-        store: SnapshotStore,
-        space: Space,
-        step: Callable[[raft.Input], None],
-    ) -> None:
+    def __init__(self, node_id: NodeId, directory: Directory, log: Log, store: SnapshotStore, space: Space) -> None:
         self._node_id = node_id
         self._directory = directory
         self._log = log
         self._store = store
         self._space = space
-        self._step = step
         self._held: list[tuple[NodeId, FetchRequest | FetchSnapshotRequest]] = []
         """Fetches that are not sent now, because the node could not keep the answers."""
         self._unreported_ms: int | None = None
@@ -97,7 +89,7 @@ class LogWriter:
         return True
 
     def append_control(self, record: LeaderChange | Voters, epoch: int, now_ms: int, wall_ms: int) -> Batch | None:
-        """Appends a leader's control record. The caller must `report` the growth to the core.
+        """Appends a leader's control record. The caller must report the growth to the core (`grown_from`).
 
         None: the disk has no room, and the leader resigns in this turn.
         """
@@ -106,8 +98,8 @@ class LogWriter:
         except NoRoom:
             return None
 
-    def append_fetched(self, batches: Sequence[Batch], now_ms: int) -> None:
-        """Appends the leader's batches on a follower, and reports the new end of the log to the core.
+    def append_fetched(self, batches: Sequence[Batch], now_ms: int) -> raft.Appended | raft.AnswerRefused:
+        """Appends the leader's batches on a follower.
 
         Batches without room are not appended; the follower's next fetch asks for them again.
         """
@@ -124,42 +116,43 @@ class LogWriter:
                 raise
             # The batch has a right CRC, but belongs to another history: the node distrusts the leader, not its own disk.
             logger.error("node %d: the leader's batches are refused: %s", self._node_id, e)
-            self._step(raft.AnswerRefused(str(e)))
-        else:
-            self.report(batches[0].base_offset)
+            return raft.AnswerRefused(str(e))
+        return self.grown_from(batches[0].base_offset)
 
-    def report(self, begin: Offset) -> None:
-        """Tells the core that the log has grown from `begin`, with the new records about voters and leaders."""
+    def grown_from(self, begin: Offset) -> raft.Appended:
+        """The report that the log has grown from `begin`, with the new records about voters and leaders."""
         quorum_records: tuple[tuple[Offset, QuorumRecord], ...] = tuple(
             entry for entry in self._log.control_records() if entry[0] >= begin
         )
-        self._step(raft.Appended(self._log.shape, quorum_records))
+        return raft.Appended(self._log.shape, quorum_records)
 
-    def truncate(self, end: Offset) -> None:
+    def truncate(self, end: Offset) -> raft.Truncated | raft.AnswerRefused:
         """Cuts a follower's log at `end`: the leader has other records from `end` on.
 
-        An `end` inside a batch is refused: the leader who wrote an epoch and all followers have the same batches of this epoch,
-        so only a faulty leader names such an offset.
+        An `end` inside a batch is refused: all nodes have the same batches of an epoch, so only a faulty leader names
+        such an offset.
         """
         try:
             self._log.truncate(end)
         except NotABoundary as e:
             logger.error("node %d: the leader's truncation point is refused: %s", self._node_id, e)
-            self._step(raft.AnswerRefused(str(e)))
-        else:
-            self._step(raft.Truncated(self._log.shape))
+            return raft.AnswerRefused(str(e))
+        return raft.Truncated(self._log.shape)
 
-    def write_chunk(self, snapshot: OffsetAndEpoch, position: int, data: bytes, now_ms: int) -> None:
-        """Writes a piece of the leader's snapshot, at whose end the log will start."""
+    def write_chunk(
+        self, snapshot: OffsetAndEpoch, position: int, data: bytes, now_ms: int
+    ) -> raft.SnapshotInstallFailed | None:
+        """Writes a piece of the leader's snapshot, at whose end the log will start. Returns None if the piece is written."""
         store = self._store
         try:
             self._space.write(lambda: store.write_part(snapshot, position, data), now_ms)
         except NoRoom as e:
             store.discard_parts()
-            self._step(raft.SnapshotInstallFailed(snapshot, str(e), is_damaged=False))
+            return raft.SnapshotInstallFailed(snapshot, str(e), is_damaged=False)
         except PositionOutOfRange as e:
             # The repair of the log has replaced the only download meanwhile: the core's download begins again.
-            self._step(raft.SnapshotInstallFailed(snapshot, str(e), is_damaged=False))
+            return raft.SnapshotInstallFailed(snapshot, str(e), is_damaged=False)
+        return None
 
     # --- without room ----------------------------------------------------------------------------------------------
 
@@ -167,11 +160,10 @@ class LogWriter:
         """Holds `request` back instead of sending it."""
         self._held.append((destination, request))
 
-    def release_held(self) -> None:
-        """Reports the held fetches to the core as timed out, so that the core fetches again: the disk may have room now."""
+    def release_held(self) -> list[raft.RequestFailed]:
+        """Returns the held fetches as timed out, so that the core fetches again: the disk may have room now."""
         held, self._held = self._held, []
-        for destination, request in held:
-            self._step(raft.RequestFailed(destination, request, raft.Failure.TIMED_OUT))
+        return [raft.RequestFailed(destination, request, raft.Failure.TIMED_OUT) for destination, request in held]
 
     # --- flushing --------------------------------------------------------------------------------------------------
 
@@ -183,8 +175,8 @@ class LogWriter:
         self._flushing = True
         return FlushJob(self._log.begin_flush())
 
-    def finish_flush(self, job: FlushJob, error: Exception | None) -> None:
-        """Takes the result of a flush.
+    def finish_flush(self, job: FlushJob, error: Exception | None) -> raft.Flushed | None:
+        """Takes the result of a flush. Returns None if the log was cut or repaired meanwhile: the flush does not count.
 
         Raises:
             NodeStopped: the flush failed. A flush is never repeated: the kernel may have marked the lost pages clean.
@@ -192,5 +184,4 @@ class LogWriter:
         if error is not None:
             raise NodeStopped(f"flush failed: {error}; what was written may be lost, so this node stops") from error
         self._flushing = False
-        if self._log.complete_flush(job.ticket):
-            self._step(raft.Flushed(self._log.shape))
+        return raft.Flushed(self._log.shape) if self._log.complete_flush(job.ticket) else None

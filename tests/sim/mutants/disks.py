@@ -17,6 +17,7 @@ from quorum.core import download, fetch_service
 from quorum.core.protocol.disk_trust import DiskTrust
 from quorum.core.protocol.divergence import UseSnapshot, Valid, Verdict, judge_fetch
 from quorum.core.protocol.download import Download
+from quorum.core.protocol.inputs import SnapshotInstalled, SnapshotInstallFailed
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Follower
 from quorum.runtime.applier import Applier
@@ -96,10 +97,12 @@ def _mark_what_is_proposed(self: StateMachine, end: OffsetAndEpoch, image: Metad
     return mark._replace(image=self.proposed) if self._proposing else mark
 
 
-def _late_load_wins(self: Applier, job: LoadSnapshotJob, error: Exception | None, now_ms: int) -> None:
+def _late_load_wins(
+    self: Applier, job: LoadSnapshotJob, error: Exception | None, now_ms: int
+) -> SnapshotInstalled | SnapshotInstallFailed | None:
     if not job.install:
         self._load = job
-    _finish_load(self, job, error, now_ms)
+    return _finish_load(self, job, error, now_ms)
 
 
 def _offer_snapshot_to_whoever_lags(

@@ -371,7 +371,7 @@ def lead(lone: LoneNode, wait_ms: int) -> tuple[list[FetchSnapshotRequest], list
     installed: list[LoadSnapshotJob] = []
     end_ms = lone.now_ms + wait_ms
     while lone.now_ms < end_ms:
-        answered = len(lone.sent)
+        sent = len(lone.sent)
         match lone.sent[-1][1]:
             case FetchRequest(number=number):
                 lone.respond(FetchResponse(ErrorCode.NONE, EPOCH, 2, number, snapshot=SNAPSHOT))
@@ -381,7 +381,7 @@ def lead(lone: LoneNode, wait_ms: int) -> tuple[list[FetchSnapshotRequest], list
                 lone.respond(FetchSnapshotResponse(ErrorCode.NONE, EPOCH, 2, number, SNAPSHOT_BYTES, position, data))
         installed += [job for job in lone.jobs if isinstance(job, LoadSnapshotJob)]
         lone.run_until_idle()
-        while len(lone.sent) == answered and lone.now_ms < end_ms:
+        while len(lone.sent) == sent and lone.now_ms < end_ms:
             lone.now_ms += 10
             lone.turn()
             lone.run_until_idle()
