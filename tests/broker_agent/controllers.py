@@ -36,6 +36,8 @@ from snapshots.store import SnapshotStore
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 VOTERS = Voters((Voter(1, b"d" * 16, (Endpoint("CONTROLLER", "c1", 9093),)),))
 LEASE_MS = 5_000
+Registration = RegisterBroker
+"""The record. In `FakeController`, `RegisterBroker` is the method."""
 
 
 class Pulse:
@@ -221,7 +223,7 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
         self._fill(request, response)
         return response
 
-    def _follow(self, request: Any, known: RegisterBroker) -> None:
+    def _follow(self, request: Any, known: Registration) -> None:
         caught_up = request.offset > known.broker_epoch
         if known.fenced and caught_up and not request.wants_fence and not request.wants_shut_down:
             self.write(BrokerRegistrationChange(known.broker_id, known.broker_epoch, fenced=False))

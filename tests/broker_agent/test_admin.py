@@ -84,7 +84,7 @@ async def test_what_may_have_happened_is_not_sent_again_by_the_broker(client: Ad
     async def breaks_down(*_: object) -> Any:
         raise RuntimeError("the process dies here")
 
-    cluster.first.submit = breaks_down  # type: ignore[method-assign]
+    cluster.first.submit = breaks_down  # type: ignore[method-assign,assignment]
     client.timeout_s = 0.3
     with pytest.raises(MayHaveHappened):
         await client.create_topic("orders", 2, 3)
@@ -95,7 +95,7 @@ async def test_a_read_is_asked_of_the_next_one(client: AdminClient, cluster: Clu
     async def breaks_down(*_: object) -> Any:
         raise RuntimeError("the process dies here")
 
-    cluster.first.read = breaks_down  # type: ignore[method-assign]
+    cluster.first.read = breaks_down  # type: ignore[method-assign,assignment]
     assert (await client.list_topics()).error.code == 0
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker_agent.config import BrokerConfig, ConfigErrors, load
+from broker_agent.config import BrokerConfig, load
 from broker_agent.process import advertised, download_sizes, run_broker, session_config
 from broker_agent.session.lifecycle import LeaseMode
 from metadata_log.format.records import Endpoint
+from service_kit.process.config import ConfigErrors
 from service_kit.process.endpoints import HostPort
 from service_kit.process.logs import Logs, get_logger
 from service_kit.rpc.doors import doors_of

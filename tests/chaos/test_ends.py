@@ -1,6 +1,7 @@
 """Which ends of a daemon are findings."""
 
 import signal
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +37,7 @@ def daemon(process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     node: Any = SimpleNamespace(
         name="controller-1", role="controller", config_path=tmp_path / "c", log_path=tmp_path / "log"
     )
-    monkeypatch.setattr(clusters.subprocess, "Popen", lambda *_, **__: process)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: process)
     monkeypatch.setattr(clusters, "order", lambda *_, **__: True)
     started = Daemon(node, tmp_path, NO_MUTANT)
     started.start({})

@@ -1,7 +1,7 @@
 """A log in memory. A crash leaves the flushed records and nothing else."""
 
 from metadata_log.format.batch import Batch, encode, verify_chain
-from metadata_log.format.codec import decode_batch, encode_record
+from metadata_log.format.codec import UnknownRecord, decode_batch, encode_record
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.format.log_shape import EpochStart, LogShape
 from metadata_log.format.records import ControlRecord, LeaderChange, NoOp, Record, Voters
@@ -102,8 +102,9 @@ class FakeLog:
         old, self.batches = self.batches, [batch for batch in self.batches if batch.base_offset < offset]
         flushed_end = self.flushed_end
         for batch in old[len(self.batches) :]:
-            lie = LeaderChange(99, (), ()) if batch.base_offset == offset else decode_batch(batch)[0]
-            self.append(batch.epoch, lie)
+            record = LeaderChange(99, (), ()) if batch.base_offset == offset else decode_batch(batch)[0]
+            assert not isinstance(record, UnknownRecord)
+            self.append(batch.epoch, record)
         self.flushed_end = flushed_end
 
     def take_snapshot(self, end: Offset) -> OffsetAndEpoch:

@@ -1,5 +1,7 @@
 """The end of the epochs: no message takes a node there, and a node near the end reports the problem."""
 
+from collections.abc import Callable
+
 import pytest
 
 from metadata_log.format.errors import ErrorCode
@@ -46,7 +48,7 @@ def test_forged_votes_past_32_bits_end_no_elections() -> None:
     assert solo.core.is_leading and solo.log.epoch_below(solo.log.end) > 1 << 31 and problem_texts(solo.core) == ""
 
 
-REQUESTS = {
+REQUESTS: dict[str, Callable[[int], Request]] = {
     "vote": lambda epoch: VoteRequest(key(2), key(1), epoch, 0, 0, pre_vote=False),
     "pre-vote": lambda epoch: VoteRequest(key(2), key(1), epoch, 0, 0, pre_vote=True),
     "begin": lambda epoch: BeginQuorumEpochRequest(key(2), key(1), epoch),
@@ -65,8 +67,7 @@ def test_no_request_takes_more_than_half_of_what_is_left(kind: str, left: int) -
     farthest = mine + reach(mine)
     for epoch in [each for each in (farthest + 1, EPOCH_MAX - 1, EPOCH_MAX) if farthest < each <= EPOCH_MAX]:
         solo = standing_in(mine)
-        request: Request = REQUESTS[kind](epoch)
-        effects = solo.request(request)
+        effects = solo.request(REQUESTS[kind](epoch))
         assert only(Reply, effects).response.error is ErrorCode.INVALID_REQUEST, epoch
         assert none_of(SaveElectionState, effects) and solo.core.epoch == mine
     if farthest > mine and kind != "pre-vote":

@@ -146,7 +146,7 @@ def test_a_leader_that_nobody_has_named_is_asked_and_not_believed() -> None:
     effects = solo.request(BeginQuorumEpochRequest(key(7), key(1), 9))
 
     response = only(Reply, effects).response
-    assert response.error is ErrorCode.INVALID_VOTER_KEY  # type: ignore[union-attr]
+    assert response.error is ErrorCode.INVALID_VOTER_KEY
     assert (solo.core.epoch, solo.core.role) == (1, Role.UNATTACHED)
     failed = only(SendRequest, solo.started)
     effects = solo.step(RequestFailed(failed.destination, failed.request, Failure.TIMED_OUT))

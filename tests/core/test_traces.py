@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ def _gives_up(line: Line) -> bool:
         ({"leader_id": 9}, "another leader"),
     ],
 )
-def test_a_lie_in_a_trace_is_found(lives: list[list[Line]], lie: dict[str, object], word: str) -> None:
+def test_a_lie_in_a_trace_is_found(lives: list[list[Line]], lie: dict[str, Any], word: str) -> None:
     """Each field is falsified in a step from follower to prospective, which changes only the role."""
     trace, index = next((t, i) for t in lives for i, line in enumerate(t) if _gives_up(line))
     false = [*trace[:index], trace[index]._replace(**lie)]

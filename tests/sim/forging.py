@@ -11,7 +11,7 @@ A sender whose file itself is wrong would send it for ever; that is a matter for
 import random
 
 from metadata_log.format.ids import OffsetAndEpoch
-from metadata_log.format.records import Config, Partition, Record
+from metadata_log.format.records import Config, MetadataRecord, Partition
 from snapshots.format import snapshot_batches
 from snapshots.reader import read_snapshot
 from tests.sim.coverage import Coverage
@@ -50,7 +50,7 @@ class Forger:
         """None where there is no record that would fit in another form."""
         with Observer():
             contents = read_snapshot(metadata, end)
-            records: list[Record] = list(contents.records)
+            records: list[MetadataRecord] = list(contents.records)
         places = [at for at, record in enumerate(records) if isinstance(record, Config | Partition)]
         if not places:
             return None
@@ -60,7 +60,7 @@ class Forger:
         return b"".join(batch.data for batch in snapshot_batches(contents.meta, records, contents.digest))
 
 
-def _with_a_bit_flipped(record: Record) -> Record:
+def _with_a_bit_flipped(record: MetadataRecord) -> MetadataRecord:
     match record:
         case Config(value=str(value)):
             return record._replace(value=f"{value}!")

@@ -7,7 +7,7 @@ import pytest
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import CorruptLog
-from metadata_log.format.records import SnapshotMark, Topic, Voters
+from metadata_log.format.records import Record, SnapshotMark, Topic, Voters
 from metadata_log.store.damage import DamagedRange, DamagedRangeRead
 from metadata_log.store.log import Log, LogConfig
 from metadata_log.store.segment import base_offset_of
@@ -36,7 +36,7 @@ def filled(batches: int = 20, config: LogConfig = CONFIG) -> tuple[MemoryDirecto
     directory = MemoryDirectory()
     log = Log.open(directory, config=config)
     for i in range(batches):
-        records = [Voters(()), SnapshotMark(f"{i}")] if i % 5 == 3 else [Topic(f"topic-{i}", ID)] * 2
+        records: list[Record] = [Voters(()), SnapshotMark(f"{i}")] if i % 5 == 3 else [Topic(f"topic-{i}", ID)] * 2
         log.append(records, 1 + i // 4, 1000 + i)
     log.flush()
     log._note.flush()

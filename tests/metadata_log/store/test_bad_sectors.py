@@ -72,7 +72,7 @@ def search(log: Log, written: list[Batch]) -> None:
 
 def note(log: Log, find: Callable[[], object]) -> list[DamagedRange]:
     """Note all damage that `find` meets."""
-    found = []
+    found: list[DamagedRange] = []
     for _ in range(10):
         try:
             find()

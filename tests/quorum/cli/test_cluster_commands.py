@@ -269,7 +269,7 @@ async def test_health_of_a_cluster_that_is_well(run: Run) -> None:
     """Exit code 0, and all that the verdict is made of. A controller without an address is a note."""
     ran = await run("health", "-o", "json")
     assert ran.exit_code == 0, ran
-    each = {
+    each: dict[str, object] = {
         "node_id": "int", "endpoint": "str", "is_voter": "bool", "status": "str", "lag": "int", "behind_for_ms": "int",
         "last_fetch_age_ms": None, "problems": [], "no_leader_reason": None, "missing": None,
         "other_directory_id": None,
@@ -637,7 +637,7 @@ async def test_preferred_leaders_are_elected(run: Run, node: FakeNode) -> None:
 
 def test_everything_is_asked_for_in_requests_that_are_not_too_large() -> None:
     """Topics are cut where a request is full, and no partition is left out or named twice."""
-    wanted = {"a": 700, "b": (5, 3), "c": 1_500}
+    wanted: dict[str, int | tuple[int, ...]] = {"a": 700, "b": (5, 3), "c": 1_500}
     requests = list(requests_for(wanted))
 
     assert [sum(map(len, request.values())) for request in requests] == [1_000, 1_000, 202]

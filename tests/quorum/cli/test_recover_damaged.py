@@ -18,6 +18,7 @@ from metadata_log.store.log import Log
 from metadata_log.store.log_notes import FlushedNote
 from metadata_log.store.segment import segment_name
 from quorum.recovery import carry_out
+from quorum.runtime.disk import recovery_plan
 from quorum.runtime.disk.format_directory import voters_record
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.protocol.node_config import NodeConfig
@@ -196,7 +197,7 @@ def test_killed_before_the_plan_is_there_it_is_short_of_what_it_had(
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(carry_out.recovery_plan, "save", kill)
+        patch.setattr(recovery_plan, "save", kill)
         recover("--directory", path, "--yes", "--accept-loss")
     started = RealDirectory(shutil.copytree(path, tmp_path / "started"))
     identity = read_identity(started)

@@ -6,7 +6,8 @@ come past the first check; and numbers are of any size that the wire can carry.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from operator import add
 from typing import Any, Final
 
 import pytest
@@ -214,8 +215,8 @@ def alterations(draw: st.DrawFn, image: MetadataImage) -> Command:
         altered.append(
             PartitionAlteration(
                 topic_id, number,
-                draw(st.one_of(near.map(lambda by, at=leader_epoch: at + by), ANY_NUMBER)),
-                draw(st.one_of(near.map(lambda by, at=partition_epoch: at + by), ANY_NUMBER)),
+                draw(st.one_of(near.map(partial(add, leader_epoch)), ANY_NUMBER)),
+                draw(st.one_of(near.map(partial(add, partition_epoch)), ANY_NUMBER)),
                 draw(members), draw(st.one_of(st.sampled_from([0, 1]), ANY_NUMBER)),
             )
         )  # fmt: skip

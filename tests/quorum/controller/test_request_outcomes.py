@@ -3,7 +3,7 @@
 import pytest
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import NoOp, RequestOutcome
+from metadata_log.format.records import MetadataRecord, NoOp, RequestOutcome
 from metadata_log.image.delta import InvalidRecord, MetadataDelta
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 from metadata_log.image.replay import loading_delta
@@ -42,7 +42,10 @@ def identity(number: int, seen: int = 0, payload: int = 7, principal: str = "ano
 def done(image: MetadataImage, number: int, reply: CommandReply | None = None) -> MetadataImage:
     """One request after `image`: a batch of a record and the outcome."""
     delta = MetadataDelta(image)
-    records = [NoOp(), outcome_of(image, identity(number, image.offset), reply or UnregisterBrokerReply(), 3)]
+    records: list[MetadataRecord] = [
+        NoOp(),
+        outcome_of(image, identity(number, image.offset), reply or UnregisterBrokerReply(), 3),
+    ]
     for offset, record in enumerate(records, image.offset):
         delta.replay(record, offset)
     return delta.finish(Provenance(image.offset + 2, 1, 1))

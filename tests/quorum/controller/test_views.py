@@ -35,6 +35,10 @@ def test_topics_are_listed_in_pages() -> None:
     assert len(list_topics(cluster.image).topics) == 3
 
 
+NO_PARTITION: list[int | None] = [None]
+"""The numbers of a topic that does not exist."""
+
+
 def test_a_topic_is_described_in_pages() -> None:
     """Its configs are there; replicas on fenced brokers are offline; an unknown one is an error of its own."""
     cluster = Cluster(2)
@@ -66,7 +70,7 @@ def test_several_topics_share_a_page() -> None:
             page = [
                 (topic.name, number)
                 for topic in topics
-                for number in ([each.record.partition for each in topic.partitions] or [None])
+                for number in ([each.record.partition for each in topic.partitions] or NO_PARTITION)
             ]
             assert 0 < len(page) <= limit
             seen += page

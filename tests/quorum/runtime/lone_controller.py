@@ -33,6 +33,7 @@ from quorum.runtime.protocol.requests import (
     SnapshotMarked,
 )
 from quorum.runtime.protocol.restarts import RestartAdvice, restart_advice
+from quorum.runtime.protocol.tallies import Tallies
 from quorum.runtime.protocol.world import (
     Answer,
     BrokerFetch,
@@ -123,6 +124,10 @@ class LoneController:
         return answer
 
     # --- ControllerNode --------------------------------------------------------------------------------------------
+
+    @property
+    def tallies(self) -> Tallies:
+        return self.lone.node.tallies
 
     async def raft(self, request: PeerRequest) -> PeerResponse:
         answer = self.ask(lambda reply_to: RaftRequest(request, reply_to))

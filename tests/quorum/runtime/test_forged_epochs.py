@@ -22,7 +22,7 @@ async def walk(quorum: Quorum, victim: int) -> int:
     names = {i: quorum.loops[i].node.me for i in quorum.loops}
     endpoint, epoch = quorum.endpoints[victim], 0
     async with grpc.aio.insecure_channel(f"{endpoint.host}:{endpoint.port}") as channel:
-        stub = voter_pb2_grpc.VoterServiceStub(channel)
+        stub = voter_pb2_grpc.VoterServiceStub(channel)  # type: ignore[no-untyped-call]
         forger = names[victim % 3 + 1]
         for _ in range(STEPS):
             vote = voter_pb2.VoteRequest(

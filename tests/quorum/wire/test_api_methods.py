@@ -155,7 +155,7 @@ def test_every_method_has_a_good_request_and_is_fuzzed() -> None:
 
 def test_a_count_that_is_not_set_is_the_default() -> None:
     """A client of any language that names only the topic gets what the controllers are configured to give; 0 is a mistake."""
-    request = admin_pb2.CreateTopicsRequest(topics=[{"name": "orders"}, {"name": "bills", "partitions": 0}])  # type: ignore[list-item]
+    request = admin_pb2.CreateTopicsRequest(topics=[{"name": "orders"}, {"name": "bills", "partitions": 0}])
     orders, bills = from_create_topics(request).topics
     assert (orders.partitions, orders.replication_factor) == (DEFAULT_COUNT, DEFAULT_COUNT)
     assert (bills.partitions, bills.replication_factor) == (0, DEFAULT_COUNT)

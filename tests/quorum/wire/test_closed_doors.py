@@ -137,7 +137,7 @@ class Knocking:
             if refusal is not None:
                 return common_pb2.Error(code=int(ErrorCode[refusal.reason]))  # type: ignore[arg-type]
             if e.code() is grpc.StatusCode.PERMISSION_DENIED:
-                return admin_pb2.MutationResponse(error={"code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED})  # type: ignore[arg-type]
+                return admin_pb2.MutationResponse(error={"code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
             assert e.code() is grpc.StatusCode.UNAVAILABLE, e
             return None
 
@@ -323,7 +323,7 @@ async def test_a_certificate_of_two_nodes_is_both(tmp_path: Path) -> None:
         ANY_PORT,
         grace_s=0,
         tls=host,
-        access=Access(node_names=listed),  # type: ignore[arg-type]
+        access=Access(node_names=listed),
     ) as port:
         knocking, requests = Knocking(certificates, port), good_requests()
         for service, name, expected in (
@@ -345,6 +345,7 @@ class NotServing:
     def __init__(self) -> None:
         self.cache = MetadataCache()
         self.cluster_id, self.broker_id, self.incarnation = CLUSTER_ID, 7, bytes(16)
+        self.generation = 1
         self.state, self.reason, self.broker_epoch = BrokerState.FENCED, "for this test", None
         self.high_watermark, self.lease_lapsed = 0, False
 

@@ -217,8 +217,8 @@ async def test_a_missing_answer_is_no_refusal(node: FakeNode, stub: Any, request
     async def breaks_down(*_: object) -> Any:
         raise RuntimeError("the process dies here")
 
-    node.submit = breaks_down  # type: ignore[method-assign]
-    node.read = breaks_down  # type: ignore[method-assign]
+    node.submit = breaks_down  # type: ignore[method-assign,assignment]
+    node.read = breaks_down  # type: ignore[method-assign,assignment]
     call = getattr(stub, CLIENT_METHODS[request_.DESCRIPTOR.full_name])(request_)
     assert await code_of(call) is code
     wanted = grpc.StatusCode.ABORTED if code is ErrorCode.REQUEST_TIMED_OUT else grpc.StatusCode.UNAVAILABLE

@@ -132,7 +132,7 @@ async def test_a_page_of_0_1_0_has_a_next_one(client: AdminClient, node: FakeNod
         page.ClearField("next_page_token")
         return page
 
-    client.call = without_token  # type: ignore[method-assign,assignment]
+    client.call = without_token  # type: ignore[method-assign]
     assert [each.name async for each in client.topics(2)] == list(NAMES)
     node.cluster.create("large", 5, 3)
     (large,) = [each async for each in client.described_topics(["large"], 2)]

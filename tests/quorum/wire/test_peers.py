@@ -167,7 +167,11 @@ async def asked_of_a_silent_peer(
             told.set()
 
     served.raft = silent  # type: ignore[method-assign]
-    questions = (fetch(1), ReadLogRequest(ME, 17, 29, 1 << 20), VoteRequest(ME, THEM, 3, 1, 10, pre_vote=True))
+    questions: tuple[PeerRequest, ...] = (
+        fetch(1),
+        ReadLogRequest(ME, 17, 29, 1 << 20),
+        VoteRequest(ME, THEM, 3, 1, 10, pre_vote=True),
+    )
     for number, request in enumerate(questions, 1):
         peers.send(1, request, 60_000, partial(over, number), partial(over, number))
     for _ in questions:

@@ -145,7 +145,7 @@ async def test_a_remembered_answer_without_its_results_is_no_success(client: Adm
             raise lost.pop()
         return CreateTopicsReply(offset=41)
 
-    node.submit = remember_the_offset_alone  # type: ignore[method-assign]
+    node.submit = remember_the_offset_alone  # type: ignore[method-assign,assignment]
     topics = [admin_pb2.NewTopic(name=name, partitions=1, replication_factor=3) for name in ("a", "b")]
     with pytest.raises(MayHaveHappened, match="the change was made below offset 41"):
         await client.create_topics(topics)

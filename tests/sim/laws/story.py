@@ -64,8 +64,12 @@ class StoryLaws:
                 epoch = self._history.epoch_below(told.offset)
                 known = self._untold[epoch].pop((told.offset, fenced.broker_id), None)
                 text = f"{controller.name} tells {told}; its batch says {known}, or it was told before"
-                is_in_batch = known is not None and known.broker_epoch == fenced.broker_epoch
-                hold(is_in_batch and known.reason in ("", fenced.why.value), "T1 ToldWhenCommitted", text)
+                is_in_batch = (
+                    known is not None
+                    and known.broker_epoch == fenced.broker_epoch
+                    and known.reason in ("", fenced.why.value)
+                )
+                hold(is_in_batch, "T1 ToldWhenCommitted", text)
         if node.active.on:
             for offset, broker_id in self._untold[node.core.epoch]:
                 text = f"{controller.name} has fenced b{broker_id} at {offset} and does not tell it"

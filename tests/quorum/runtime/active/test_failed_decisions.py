@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -265,14 +266,12 @@ def test_who_waits_behind_a_mistake_is_answered(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.slow
 async def test_one_request_stops_no_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client, real gRPC and three controllers: the poison is tasted once, by the leader alone, and all three go on."""
-    tasted = []
+    tasted: list[int] = []
 
     async with quorum_of_three(tmp_path) as quorum, quorum.client() as client:
         await client.list_topics()
         for node_id, loop in quorum.loops.items():
-            monkeypatch.setattr(
-                loop.node.active.controller, "decide", _poisoned(loop, lambda at=node_id: tasted.append(at))
-            )
+            monkeypatch.setattr(loop.node.active.controller, "decide", _poisoned(loop, partial(tasted.append, node_id)))
         leader = next(loop for loop in quorum.loops.values() if loop.status().is_active)
         epoch = leader.status().epoch
         with pytest.raises(AdminError) as caught:
