@@ -16,7 +16,7 @@ settings.register_profile("timeless", deadline=None)
 settings.load_profile("timeless")
 
 
-class ByFile(LoadScopeScheduling):
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
     """`make test` runs two files at a time: mostly one whose tests wait for their daemons, and one that computes.
 
     Clusters of daemons come one after another, as they are slow enough; and all of Spark's tests share its session.

@@ -65,8 +65,8 @@ class DevCluster:
         brokers: int = 0,
         racks: int = 0,
         base_port: int | None = None,
-        controller_settings: Mapping[str, str] | None = None,
-        broker_settings: Mapping[str, str] | None = None,
+        controller_settings: Mapping[str, object] | None = None,
+        broker_settings: Mapping[str, object] | None = None,
         progress: Progress = _silent,
     ) -> Self:
         """Formats a new cluster in `directory`, which must be empty or absent. Starts no node.

@@ -91,7 +91,7 @@ class Layout(NamedTuple):
     directory: Path
     cluster_id: str
     nodes: tuple[DevNode, ...]
-    settings: Mapping[str, Mapping[str, str]] = {}
+    settings: Mapping[str, Mapping[str, object]] = {}
     """By role, the keys that `dev up --set` gave to the configuration of each node."""
 
     @property

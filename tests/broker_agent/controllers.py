@@ -264,7 +264,7 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
         self.pulse.beat()
         response = broker_pb2.AlterPartitionResponse()
         if self.refuse_alterations_with is not None:
-            response.error.code = self.refuse_alterations_with.value
+            response.error.code = self.refuse_alterations_with.value  # type: ignore[assignment]
             return response
         for each in request.partitions:
             isr = tuple(member.broker_id for member in each.new_isr)

@@ -527,8 +527,7 @@ def test_an_online_broker_leaves_when_the_controller_lets_it() -> None:
     waiting = broker.number()
     broker.step(StopRequested(), 5)
     assert broker.the(AbandonFetch).number == waiting
-    assert broker.the(Fetch).request.wants_shut_down
-    assert broker.session.state is BrokerState.STOPPING
+    assert (broker.the(Fetch).request.wants_shut_down, broker.session.state) == (True, BrokerState.STOPPING)
 
     for _ in range(5):
         sent_ms = broker.now_ms

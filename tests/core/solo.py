@@ -32,6 +32,7 @@ from quorum.core.protocol.messages import (
 from quorum.core.protocol.problem import texts
 from quorum.core.protocol.voters import VoterHistory
 from quorum.core.raft import RaftCore
+from quorum.core.roles import Role
 from tests.core.cluster import directory, voters_of
 from tests.core.fake_log import FakeLog
 
@@ -106,6 +107,10 @@ class Solo:
             part=part,
         )
         self.started = self._perform(self.core.start(self.now_ms))
+
+    def role(self) -> Role:
+        """The role now. A type checker takes the attribute `core.role` for unchanged between two asserts."""
+        return self.core.role
 
     def step(self, event: Input) -> list[Effect]:
         return self._perform(self.core.step(event, self.now_ms))

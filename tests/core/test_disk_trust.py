@@ -48,7 +48,7 @@ def test_a_damaged_log_votes_with_its_true_end_and_never_runs() -> None:
     Its end is true, so its vote is correct; but it could not lead.
     """
     solo = Solo(epochs=(1, 1, 1), disk_trust=DAMAGED, election=ElectionState(1, None, None))
-    assert none_of(VoteRequest, solo.wait(5_000)) and solo.core.role is Role.UNATTACHED
+    assert none_of(VoteRequest, solo.wait(5_000)) and solo.role() is Role.UNATTACHED
     assert not asks_for_vote(solo, 2, end=2, last_epoch=1, pre_vote=False), "a shorter log"
     assert asks_for_vote(solo, 3, end=3, last_epoch=1, pre_vote=False)
 
@@ -61,7 +61,7 @@ def test_a_damaged_follower_acknowledges_and_looks_for_another_leader_when_its_o
     solo.good_answer(fetch)
     effects = solo.wait(3_000)
     assert not [e for e in effects if isinstance(e, SendRequest) and isinstance(e.request, VoteRequest)]
-    assert solo.core.role is Role.UNATTACHED
+    assert solo.role() is Role.UNATTACHED
 
 
 def test_a_leader_that_finds_damage_resigns_and_runs_again_when_it_is_mended() -> None:
@@ -71,30 +71,30 @@ def test_a_leader_that_finds_damage_resigns_and_runs_again_when_it_is_mended() -
     epoch = solo.core.epoch
     effects = solo.step(DamageFound())
     assert [e for e in effects if isinstance(e, SendRequest) and isinstance(e.request, EndQuorumEpochRequest)]
-    assert solo.core.role is Role.RESIGNED
+    assert solo.role() is Role.RESIGNED
     solo.wait(5_000)
-    assert solo.core.role is Role.UNATTACHED and solo.core.epoch == epoch + 1
+    assert solo.role() is Role.UNATTACHED and solo.core.epoch == epoch + 1
     assert "damaged" in solo.core.describe()
     solo.step(DamageRepaired())
     solo.wait(1_000)
-    assert solo.core.role is Role.PROSPECTIVE and solo.core.disk_trust == FULL
+    assert solo.role() is Role.PROSPECTIVE and solo.core.disk_trust == FULL
 
 
 def test_whoever_is_running_when_damage_is_found_stops_running() -> None:
     """A prospective node returns to its former role; a candidate keeps its vote and waits."""
     solo = Solo()
     solo.wait(600)
-    assert solo.core.role is Role.PROSPECTIVE
+    assert solo.role() is Role.PROSPECTIVE
     solo.step(DamageFound())
-    assert solo.core.role is Role.UNATTACHED
+    assert solo.role() is Role.UNATTACHED
     solo = Solo()
     for effect in solo.wait(600):
         if isinstance(effect, SendRequest) and isinstance(effect.request, VoteRequest):
             solo.respond(effect.destination, effect.request, VoteResponse(ErrorCode.NONE, 0, None, vote_granted=True))
             break
-    assert solo.core.role is Role.CANDIDATE
+    assert solo.role() is Role.CANDIDATE
     solo.step(DamageFound())
-    assert solo.core.role is Role.UNATTACHED and solo.core.voted_for == solo.core.me
+    assert solo.role() is Role.UNATTACHED and solo.core.voted_for == solo.core.me
 
 
 def test_a_lone_voter_with_a_damaged_log_does_not_lead() -> None:
@@ -117,7 +117,7 @@ def test_whoever_lost_a_durable_tail_neither_votes_nor_runs_nor_acknowledges() -
     assert not asks_for_vote(solo, 1, end=9, last_epoch=1, pre_vote=True)
     assert not asks_for_vote(solo, 2, end=9, last_epoch=1, pre_vote=False)
     solo.wait(5_000)
-    assert solo.core.role is Role.UNATTACHED
+    assert solo.role() is Role.UNATTACHED
     fetch = solo.follow()
     assert fetch.replica.node_id == 1 and fetch.replica != solo.core.me
 

@@ -80,7 +80,7 @@ def test_parked_fetches_hear_when_leadership_ends() -> None:
     replies = [e.response for e in effects if isinstance(e, Reply)]
 
     assert [r.error for r in replies] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
-    assert solo.core.role is Role.RESIGNED
+    assert solo.role() is Role.RESIGNED
 
 
 # --- KIP-595: the end of a leadership
@@ -94,7 +94,7 @@ def test_a_leader_without_a_quorum_resigns() -> None:
     solo.wait(solo.config.check_quorum_ms - 1)
     assert solo.core.is_leading
     solo.wait(1)
-    assert solo.core.role is Role.RESIGNED
+    assert solo.role() is Role.RESIGNED
 
 
 def test_fetches_without_progress_do_not_keep_a_leader() -> None:
@@ -169,7 +169,7 @@ def test_a_resigned_leader_goes_on_in_the_next_epoch() -> None:
     After an election timeout the node may campaign again, in the next epoch.
     """
     solo = Solo(epochs=(1, 1), election=ElectionState(3, key(1), 1))
-    assert solo.core.role is Role.RESIGNED
+    assert solo.role() is Role.RESIGNED
     solo.wait(500)
 
     assert (solo.core.role, solo.core.epoch, solo.core.voted_for) == (Role.PROSPECTIVE, 4, None)
@@ -205,7 +205,7 @@ def test_shutting_down_hands_over_and_starts_nothing_new() -> None:
     solo = working_leader()
     assert len(requests(solo.step(ShutDown()), EndQuorumEpochRequest)) == 2
     solo.wait(5000)
-    assert solo.core.role is Role.RESIGNED
+    assert solo.role() is Role.RESIGNED
 
     solo, fetch = follower(1)
     solo.step(ShutDown())
@@ -234,9 +234,9 @@ def test_a_follower_gives_up_on_a_silent_leader() -> None:
         solo, fetch = follower(1)
         solo.good_answer(fetch, successors=successors)
         solo.wait(solo.config.fetch_timeout_ms + rank * solo.config.successor_wait_ms - 1)
-        assert solo.core.role is Role.FOLLOWER
+        assert solo.role() is Role.FOLLOWER
         solo.wait(1)
-        assert solo.core.role is Role.PROSPECTIVE
+        assert solo.role() is Role.PROSPECTIVE
 
 
 def test_no_list_of_successors_makes_a_follower_wait_for_minutes() -> None:
@@ -244,9 +244,9 @@ def test_no_list_of_successors_makes_a_follower_wait_for_minutes() -> None:
     solo, fetch = follower(1)
     solo.good_answer(fetch, successors=tuple(range(1_000, 2_000)))
     solo.wait(solo.config.fetch_timeout_ms + VOTERS_MAX * solo.config.successor_wait_ms - 1)
-    assert solo.core.role is Role.FOLLOWER
+    assert solo.role() is Role.FOLLOWER
     solo.wait(1)
-    assert solo.core.role is Role.PROSPECTIVE
+    assert solo.role() is Role.PROSPECTIVE
 
 
 def test_a_refused_reconnect_is_suspicion() -> None:
@@ -257,9 +257,9 @@ def test_a_refused_reconnect_is_suspicion() -> None:
         solo.step(PeerRefused(2))
         if rank:
             solo.wait(rank * solo.config.successor_wait_ms - 1)
-            assert solo.core.role is Role.FOLLOWER
+            assert solo.role() is Role.FOLLOWER
         solo.wait(rank)
-        assert solo.core.role is Role.PROSPECTIVE
+        assert solo.role() is Role.PROSPECTIVE
 
 
 def test_a_suspicious_follower_grants_pre_votes() -> None:
@@ -283,7 +283,7 @@ def test_a_good_answer_clears_suspicion() -> None:
     solo.good_answer(fetch, successors=(3, 1))
     solo.wait(solo.config.fetch_timeout_ms)
 
-    assert solo.core.role is Role.FOLLOWER
+    assert solo.role() is Role.FOLLOWER
 
 
 def test_a_suspicious_prospective_asks_again_until_the_others_have_noticed() -> None:
@@ -294,7 +294,7 @@ def test_a_suspicious_prospective_asks_again_until_the_others_have_noticed() -> 
     asked = next(r for r in requests(solo.wait(0), VoteRequest) if r.destination == 3)
     assert isinstance(asked.request, VoteRequest)
     solo.respond(3, asked.request, VoteResponse(ErrorCode.NONE, 3, 2, vote_granted=False))
-    assert solo.core.role is Role.PROSPECTIVE
+    assert solo.role() is Role.PROSPECTIVE
 
     again = [r.destination for r in requests(solo.wait(solo.config.retry_backoff_ms), VoteRequest)]
     assert again == [3]
@@ -308,7 +308,7 @@ def test_a_paused_leader_is_not_suspected() -> None:
     solo.step(PeerRefused(3))
     solo.wait(300)
 
-    assert solo.core.role is Role.FOLLOWER
+    assert solo.role() is Role.FOLLOWER
 
 
 def test_a_leader_that_says_it_does_not_lead_is_gone() -> None:
@@ -318,7 +318,7 @@ def test_a_leader_that_says_it_does_not_lead_is_gone() -> None:
     solo.respond(2, fetch, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3, None, fetch.number))
     solo.wait(1)
 
-    assert solo.core.role is Role.PROSPECTIVE
+    assert solo.role() is Role.PROSPECTIVE
 
 
 # --- KIP-996: pre-vote ----------------------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ def test_a_pre_vote_changes_nothing_on_disk() -> None:
     solo = Solo(epochs=(1,), election=ElectionState(2, None, None))
     effects = solo.wait(500)
 
-    assert solo.core.role is Role.PROSPECTIVE
+    assert solo.role() is Role.PROSPECTIVE
     assert none_of(SaveElectionState, effects)
     assert solo.core.epoch == 2
 
@@ -360,16 +360,16 @@ def test_the_order_of_succession_outlives_a_lost_pre_vote() -> None:
     solo.good_answer(fetch, successors=(3, 1))
     solo.step(PeerRefused(2))
     solo.wait(solo.config.successor_wait_ms)
-    assert solo.core.role is Role.PROSPECTIVE
-    while solo.core.role is Role.PROSPECTIVE:
+    assert solo.role() is Role.PROSPECTIVE
+    while solo.role() is Role.PROSPECTIVE:
         solo.wait(1)
-    assert solo.core.role is Role.FOLLOWER
+    assert solo.role() is Role.FOLLOWER
     solo.step(PeerRefused(2))
     solo.wait(solo.config.successor_wait_ms - 1)
-    assert solo.core.role is Role.FOLLOWER
+    assert solo.role() is Role.FOLLOWER
     solo.wait(1)
 
-    assert solo.core.role is Role.PROSPECTIVE
+    assert solo.role() is Role.PROSPECTIVE
 
 
 def test_a_candidate_that_has_lost_starts_over_with_pre_votes() -> None:
@@ -432,7 +432,7 @@ def test_a_snapshot_is_fetched_by_position_and_installed() -> None:
     # During the installation the node does not campaign, and only asks whether its leader is alive.
     asked = [effect.request for effect in requests(solo.wait(3000), FetchSnapshotRequest)]
     assert [request.position for request in asked if isinstance(request, FetchSnapshotRequest)] == [10]
-    assert solo.core.role is Role.FOLLOWER
+    assert solo.role() is Role.FOLLOWER
     solo.log.install(OffsetAndEpoch(9, 2), bytes(32))
     effects = solo.step(SnapshotInstalled(solo.log.shape(), voters_of(1, 2, 3)))
     assert only(HighWatermarkAdvanced, effects).high_watermark == 9
@@ -517,7 +517,7 @@ def test_a_leader_that_is_removed_does_not_count_itself_and_leaves() -> None:
     effects = solo.fetch(3)
 
     assert only(HighWatermarkAdvanced, effects).high_watermark == end + 1
-    assert solo.core.role is Role.RESIGNED
+    assert solo.role() is Role.RESIGNED
 
 
 # --- several nodes

@@ -383,11 +383,11 @@ def test_a_leader_that_is_removed_leads_on_until_that_is_committed() -> None:
     effects = solo.fetch(3)
 
     assert answer(effects).error is ErrorCode.NONE
-    assert solo.core.role is Role.RESIGNED
+    assert solo.role() is Role.RESIGNED
     kinds = [type(e.response) if isinstance(e, Reply) else type(getattr(e, "request", None)) for e in effects]
     assert kinds.index(QuorumChangeResponse) < kinds.index(EndQuorumEpochRequest)
     solo.wait(5000)
-    assert solo.core.role is Role.UNATTACHED  # an observer does not campaign
+    assert solo.role() is Role.UNATTACHED  # an observer does not campaign
 
 
 def test_a_smaller_set_may_have_confirmed_a_read_already() -> None:
@@ -507,7 +507,7 @@ def test_a_new_leader_is_what_a_repeated_transfer_wanted() -> None:
     said = answer(solo.request(replace(transfer(None), since=began)))
     assert (said.error, solo.core.role) == (ErrorCode.NONE, Role.LEADER)
     solo.request(replace(transfer(None), since=began + 1))
-    assert solo.core.role is Role.RESIGNED
+    assert solo.role() is Role.RESIGNED
 
 
 # --- transfer ----------------------------------------------------------------------------------------------------------
@@ -531,7 +531,7 @@ def test_the_chosen_one_is_the_first_successor(target: int | None, order: tuple[
     effects = solo.request(transfer(target))
 
     assert answer(effects).error is ErrorCode.NONE
-    assert solo.core.role is Role.RESIGNED
+    assert solo.role() is Role.RESIGNED
     assert ended(effects) == order
     refused = [e.response for e in effects if isinstance(e, Reply) and isinstance(e.response, FetchResponse)]
     assert [(each.error, each.successors) for each in refused] == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, order)] * 2
@@ -546,9 +546,9 @@ def test_followers_run_in_the_order_that_the_refusal_names() -> None:
     )
 
     solo.wait(solo.config.successor_wait_ms - 1)
-    assert solo.core.role is Role.FOLLOWER
+    assert solo.role() is Role.FOLLOWER
     solo.wait(1)
-    assert solo.core.role is Role.PROSPECTIVE
+    assert solo.role() is Role.PROSPECTIVE
 
 
 def test_leading_already_is_no_transfer() -> None:

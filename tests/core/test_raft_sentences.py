@@ -235,7 +235,7 @@ def test_a_new_leaders_high_watermark_is_unknown() -> None:
     """KIP-595: the leader may have known a high watermark as a follower, but must prove one in its own epoch."""
     solo, fetch = follower(1, 1)
     solo.good_answer(fetch, high_watermark=2)
-    assert solo.core.high_watermark == 2
+    assert (solo.core.high_watermark, solo.core.role) == (2, Role.FOLLOWER)
     solo.wait(2000)
     solo.request(VoteRequest(key(3), key(1), 8, 3, 9, pre_vote=False))
     solo.elect()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset
-from quorum.controller.protocol.commands import Command
+from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.protocol.requests import ReadView, Refused
 from quorum.runtime.protocol.world import Answer, LocalRead, Submission
@@ -73,7 +73,8 @@ class RetryingClient(SimClient):
         if isinstance(answer, Refused):
             self._refused(request, answer)
         elif request.answer is None:
-            self._see(answer.offset)  # type: ignore[union-attr]
+            assert isinstance(answer, CommandReply)
+            self._see(answer.offset)
             self.answers += 1
             self.cluster.coverage["acknowledged write"] += 1
             request.answer = answer

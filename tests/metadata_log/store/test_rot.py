@@ -53,7 +53,7 @@ def test_a_scrub_finds_any_flipped_bit_of_a_sealed_segment() -> None:
         for position in range(SEGMENT_HEADER_BYTES, len(before[name]), 17):
             directory.flip_bit(name, position)
             (damaged,) = scrubbed(directory, log)
-            assert log.damage == (damaged,)
+            assert list(log.damage) == [damaged]
             check_damaged(log, log, written)
             repair_all(log, written)
             assert contents(directory) == before

@@ -179,7 +179,7 @@ def epoch_of(image: MetadataImage) -> st.SearchStrategy[int]:
 def identified(draw: st.DrawFn, image: MetadataImage) -> tuple[int, int, bytes]:
     """A broker's id, epoch and incarnation; mostly such as belong together."""
     known = list(image.brokers.values())
-    if known and draw(st.integers(0, 3)):
+    if known and draw(st.integers(0, 3)) > 0:
         broker = draw(st.sampled_from(known))
         return broker.broker_id, broker.broker_epoch, broker.incarnation_id
     return draw(ANY_BROKER), draw(epoch_of(image)), draw(ANY_ID)

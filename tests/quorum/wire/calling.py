@@ -50,13 +50,16 @@ def _loop() -> asyncio.AbstractEventLoop:
     return asyncio.new_event_loop()
 
 
+def _handler(servicer: Any, method: str) -> Any:
+    if isinstance(servicer, AdminService):
+        return servicer.submit if method == "Submit" else partial(servicer.answer, method)
+    return getattr(servicer, method)
+
+
 def call(servicer: Any, method: str, request: Any) -> Any:
     """The (first) answer of `servicer` to `request`: a refusal is an Error. None where a stream ends without an answer."""
     context = Context(request)
-    if isinstance(servicer, AdminService):
-        handler = servicer.submit if method == "Submit" else partial(servicer.answer, method)
-    else:
-        handler = getattr(servicer, method)
+    handler = _handler(servicer, method)
 
     async def work() -> Any:
         if method in ("Fetch", "MetadataFetch", "Submit"):

@@ -133,7 +133,10 @@ async def test_what_was_done_in_part_after_an_answer_was_lost_is_final(client: A
     refusing(node, ErrorCode.REQUEST_TIMED_OUT)
     topics = [admin_pb2.NewTopic(name=name, partitions=1, replication_factor=3) for name in ("taken", "new")]
     answer = await client.create_topics(topics)
-    assert [result.error.code for result in answer.results] == [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NONE]
+    assert [ErrorCode(result.error.code) for result in answer.results] == [
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.NONE,
+    ]
 
 
 async def test_a_remembered_answer_without_its_results_is_no_success(client: AdminClient, node: FakeNode) -> None:
@@ -160,7 +163,7 @@ async def test_a_topic_that_is_refused_at_once_is_refused(client: AdminClient, n
     refusing(node, ErrorCode.REQUEST_TIMED_OUT)
     taken = admin_pb2.NewTopic(name="taken", partitions=1, replication_factor=3)
     answer = await client.create_topics([taken], validate_only=True)
-    assert answer.results[0].error.code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert answer.results[0].error.code == ErrorCode.TOPIC_ALREADY_EXISTS.value
 
 
 async def test_nobody_who_leads_after_an_answer_was_lost_is_no_refusal(target: str, node: FakeNode) -> None:

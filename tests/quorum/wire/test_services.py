@@ -52,7 +52,7 @@ async def test_a_topic_that_exists_is_named_by_its_id(client: AdminClient) -> No
     """Whoever only wants it to be there learns which it is, and asks no second time."""
     created = await client.create_topic("orders", partitions=5, replication_factor=3)
     there = await client.create_topic("orders", partitions=7, if_not_exists=True)
-    assert there.error.code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert there.error.code == ErrorCode.TOPIC_ALREADY_EXISTS.value
     assert (there.topic_id, there.partitions, there.replication_factor) == (created.topic_id, 5, 3)
     with pytest.raises(AdminError) as caught:
         await client.create_topic("orders", partitions=5)
@@ -345,7 +345,7 @@ async def test_submitted_calls_are_answered_by_id(client: AdminClient) -> None:
         waiting.append(await stream.send(create_topics=admin_pb2.CreateTopicsRequest(topics=[_topic("t0")])))
         answers = await asyncio.gather(*waiting)
     assert [answer.results[0].name for answer in answers[:20]] == [f"t{number}" for number in range(20)]
-    assert answers[20].results[0].error.code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert answers[20].results[0].error.code == ErrorCode.TOPIC_ALREADY_EXISTS.value
 
 
 async def test_a_mistake_in_the_answer_to_a_submitted_call_leaves_its_outcome_open(
@@ -443,7 +443,7 @@ async def test_a_broker_of_another_generation_is_refused_and_told(channel: grpc.
     allocated = await stub.AllocateProducerIds(broker_pb2.AllocateProducerIdsRequest(**named))
     (chunk,) = [each async for each in stub.FetchMetadataSnapshot(broker_pb2.FetchMetadataSnapshotRequest(**named))]
     for answer in (altered, allocated, chunk):
-        assert answer.error.code == ErrorCode.INVALID_CONTROL_GENERATION
+        assert answer.error.code == ErrorCode.INVALID_CONTROL_GENERATION.value
     assert node.fetches == [] and 7 not in node.cluster.image.brokers
     named["generation"] = 0
     unsaid = await stub.MetadataFetchOnce(broker_pb2.MetadataFetchRequest(**named))
@@ -463,7 +463,7 @@ async def test_a_snapshot_comes_in_chunks_from_any_position(channel: grpc.aio.Ch
     assert (chunk.position, chunk.data, chunk.size) == (1_000, SNAPSHOT_BYTES[1_000:1_100], len(SNAPSHOT_BYTES))
     request.snapshot.end_offset = 99
     (chunk,) = [chunk async for chunk in stub.FetchMetadataSnapshot(request)]
-    assert chunk.error.code == ErrorCode.SNAPSHOT_NOT_FOUND
+    assert chunk.error.code == ErrorCode.SNAPSHOT_NOT_FOUND.value
 
 
 async def test_a_broker_of_another_cluster_is_refused(channel: grpc.aio.Channel) -> None:
@@ -479,7 +479,7 @@ async def test_a_half_incarnation_is_refused(channel: grpc.aio.Channel, node: Fa
     stub: Any = broker_pb2_grpc.BrokerServiceStub(channel)  # type: ignore[no-untyped-call]
     request = broker_pb2.MetadataFetchRequest(cluster_id="test-cluster", incarnation_id=b"half")
     response = await stub.MetadataFetchOnce(request)
-    assert response.error.code == ErrorCode.INVALID_REQUEST
+    assert response.error.code == ErrorCode.INVALID_REQUEST.value
     assert "incarnation_id" in response.error.message
     assert node.fetches == []
 
@@ -580,10 +580,10 @@ async def test_the_calls_of_one_message_are_answered_each_by_itself(
         answers.update((answer.id, answer) for answer in message.responses)
 
     assert answers.keys() == calls.keys()
-    assert answers[1].error.code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert answers[2].delete_topics.error.code == ErrorCode.INCONSISTENT_CLUSTER_ID
-    assert answers[3].create_topics.error.code == ErrorCode.INVALID_REQUEST
-    assert all(answers[n].create_topics.results[0].error.code == ErrorCode.NONE for n in range(4, 400))
+    assert answers[1].error.code == ErrorCode.UNKNOWN_SERVER_ERROR.value
+    assert answers[2].delete_topics.error.code == ErrorCode.INCONSISTENT_CLUSTER_ID.value
+    assert answers[3].create_topics.error.code == ErrorCode.INVALID_REQUEST.value
+    assert all(answers[n].create_topics.results[0].error.code == ErrorCode.NONE.value for n in range(4, 400))
 
 
 @pytest.mark.parametrize(

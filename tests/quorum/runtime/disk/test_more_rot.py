@@ -74,7 +74,7 @@ def test_rot_just_below_anothers_snapshot_is_noted_when_the_log_is_to_start_ther
     it.metadata.flip_bit(name, IN_A_BATCH)
     it.lone.run_until_idle()
     assert it.lone.stopped is None
-    assert log.shape.start.offset == 0 and len(log.damage) == 2
+    assert (log.shape.start.offset, len(log.damage)) == (0, 2)
     it.wait(REST_MS)
     it.answer_all()
     assert log.damage == ()

@@ -137,7 +137,7 @@ def test_who_votes_is_known_again_with_what_is_mended() -> None:
     four = voters_of([1, 2, 3, 4])
     it = DamagedNode(SEGMENT_HEADER_BYTES + 250, voters=four)
     node = it.lone.node
-    assert node.core.voters.ids == (1, 2, 3)
+    assert list(node.core.voters.ids) == [1, 2, 3]
     it.answer_all()
     assert node.core.voters.ids == (1, 2, 3, 4)
     assert node.core.shape == node.log.shape

@@ -75,7 +75,7 @@ def test_it_leads_until_a_sound_voter_has_all_of_the_log(stopped: Stopped) -> No
     stopped.lead()
     end = stopped.node.log.shape.end
     stopped.fetched_by(SOUND, before, end, SOME_DIGEST)
-    assert stopped.node.core.is_leading and not stopped.node.active.on
+    assert (stopped.node.core.is_leading, stopped.node.active.on) == (True, False)
 
     stopped.fetched_by(SOUND, end, end, SOME_DIGEST)
     assert not stopped.node.core.is_leading
