@@ -102,11 +102,17 @@ class Cluster:
         return await asyncio.to_thread(quorumctl, "-C", self.dev.layout.bootstrap, *words)
 
 
-async def image_at(broker: str) -> tuple[int, bytes]:
-    """Where that broker's image stands, and its digest."""
+async def status_of(broker: str) -> client_pb2.BrokerStatusResponse:
+    """The broker's word about itself."""
     async with grpc.aio.insecure_channel(broker) as channel:
         stub = client_pb2_grpc.ClusterMetadataServiceStub(channel)  # type: ignore[no-untyped-call]
-        status = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=5)
+        status: client_pb2.BrokerStatusResponse = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=5)
+    return status
+
+
+async def image_at(broker: str) -> tuple[int, bytes]:
+    """Where that broker's image stands, and its digest."""
+    status = await status_of(broker)
     return status.applied_offset, status.digest
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import grpc
 import pytest
 import pytest_asyncio
-from quorum_rpc.v1 import admin_pb2
+from quorum_rpc.v1 import admin_pb2, broker_pb2
 
 from metadata_log.format.ids import uuid_text
 from metaquorum import AdminClient
 from quorum.devcluster.cluster import DevCluster
 from quorum.devcluster.layout import DevNode, free_ports
-from tests.processes.conftest import CONTROLLER_SETTINGS, Cluster, image_at, quorumctl, running, until
+from tests.processes.conftest import CONTROLLER_SETTINGS, Cluster, quorumctl, running, status_of, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -60,9 +60,12 @@ async def follows(cluster: Cluster, broker: DevNode, client: AdminClient) -> Non
     async def probe() -> bool | None:
         now = await client.describe_quorum(await client.leader())
         try:
-            return True if await image_at(broker.endpoint) == (now.applied_offset, now.digest) else None
+            here = await status_of(broker.endpoint)
         except grpc.aio.AioRpcError:
             return None  # it does not listen yet
+        # A restarted broker has its old image at once, while the leader still takes its last process for online.
+        is_online = here.state == broker_pb2.ONLINE
+        return True if is_online and (here.applied_offset, here.digest) == (now.applied_offset, now.digest) else None
 
     await until(probe, 30)
     await cluster.online(broker.node_id, client=client)
