@@ -34,7 +34,7 @@ class OurCluster:
         self._cluster = DevCluster.create(directory, controllers=3, brokers=0)
         self._targets = [node.endpoint for node in self._cluster.layout.controllers]
         self._channels = [grpc.aio.insecure_channel(target, options=_OPTIONS) for target in self._targets]
-        self._stubs = [admin_pb2_grpc.AdminServiceStub(channel) for channel in self._channels]
+        self._stubs = [admin_pb2_grpc.AdminServiceStub(channel) for channel in self._channels]  # type: ignore[no-untyped-call]
         self._down: set[int] = set()
         self._batch = 0
         cluster_id = self._cluster.layout.cluster_id

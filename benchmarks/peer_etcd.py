@@ -39,8 +39,8 @@ class EtcdCluster:
         self._channels = [
             grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=_OPTIONS) for port in self._client_ports
         ]
-        self._puts = [etcd_pb2_grpc.KVStub(channel) for channel in self._channels]
-        self._statuses = [etcd_pb2_grpc.MaintenanceStub(channel) for channel in self._channels]
+        self._puts = [etcd_pb2_grpc.KVStub(channel) for channel in self._channels]  # type: ignore[no-untyped-call]
+        self._statuses = [etcd_pb2_grpc.MaintenanceStub(channel) for channel in self._channels]  # type: ignore[no-untyped-call]
 
     async def __aenter__(self) -> Self:
         for index in range(3):

@@ -28,7 +28,7 @@ class Sessions:
 
     def __init__(self, targets: list[str], cluster_id: str, count: int) -> None:
         self._channels = [grpc.aio.insecure_channel(target) for target in targets]
-        self._stubs = [broker_pb2_grpc.BrokerServiceStub(channel) for channel in self._channels]
+        self._stubs = [broker_pb2_grpc.BrokerServiceStub(channel) for channel in self._channels]  # type: ignore[no-untyped-call]
         self._cluster_id = cluster_id
         self._sessions = [_Session(101 + i, os.urandom(16)) for i in range(count)]
         self._task: asyncio.Task[None] | None = None
@@ -84,7 +84,7 @@ class Sessions:
         )
         for stub in self._stubs:
             with contextlib.suppress(grpc.aio.AioRpcError):
-                answer = await stub.MetadataFetchOnce(request, timeout=2)
+                answer: broker_pb2.MetadataFetchResponse = await stub.MetadataFetchOnce(request, timeout=2)
                 if answer.error.code == common_pb2.NONE:
                     return answer
         return broker_pb2.MetadataFetchResponse()

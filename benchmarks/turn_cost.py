@@ -43,12 +43,12 @@ from quorum.controller.protocol.commands import (
     RegisterBrokerCommand,
     RegisterBrokerReply,
 )
-from quorum.core.protocol.inputs import ResponseReceived
-from quorum.core.protocol.messages import FetchRequest, Request, Response
+from quorum.core.protocol.messages import FetchRequest, PeerRequest, PeerResponse
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.jobs import FlushJob, Job
 from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.peer_answers import answered
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched
 from quorum.runtime.protocol.world import (
     Answer,
@@ -139,7 +139,7 @@ class _Member:
 
     # --- World -----------------------------------------------------------------------------------------------------
 
-    def send(self, destination: NodeId, request: Request, timeout_ms: int) -> None:
+    def send(self, destination: NodeId, request: PeerRequest, timeout_ms: int) -> None:
         self.counts["fetches" if isinstance(request, FetchRequest) else "other requests"] += 1
         self._trio.ask(self.node_id, destination, request)
 
@@ -178,12 +178,11 @@ class Trio:
         self.waiting[self._last_reply_to] = on_answer
         return self._last_reply_to
 
-    def ask(self, source: NodeId, destination: NodeId, request: Request) -> None:
-        def answered(answer: Answer) -> None:
-            response = cast(Response, answer)
-            self.members[source].inbox.append(ResponseReceived(destination, request, response))
+    def ask(self, source: NodeId, destination: NodeId, request: PeerRequest) -> None:
+        def carry_back(answer: Answer) -> None:
+            self.members[source].inbox.append(answered(destination, request, cast(PeerResponse, answer)))
 
-        self.members[destination].inbox.append(RaftRequest(request, self._reply_to(answered)))
+        self.members[destination].inbox.append(RaftRequest(request, self._reply_to(carry_back)))
 
     def leader(self) -> _Member | None:
         return next((member for member in self.members.values() if member.node.active.on), None)

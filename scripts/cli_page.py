@@ -3,7 +3,7 @@
 `python scripts/cli_page.py` writes the file; tests/test_generated_pages.py fails while it says something else.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -103,7 +103,7 @@ def _help(command: click.Command) -> list[str]:
     return [*lines, *(["```"] if fenced else [])]
 
 
-def _options(command: click.Command, left_out: set[str | None]) -> list[str]:
+def _options(command: click.Command, left_out: Collection[str | None]) -> list[str]:
     rows = []
     for option in command.params:
         if not isinstance(option, click.Option) or option.name in left_out or option.hidden:
