@@ -1,7 +1,7 @@
 """Durable files: the only file of the project that writes, fsyncs and renames what a node keeps.
 
 All other code uses the Protocols `File` and `Directory`. `RealFile` and `RealDirectory` implement them over POSIX; the
-simulator's disk (`tests/sim/disk.py`) is the other implementation, and one test suite runs over both.
+simulator's disk (`tests/sim/world/disk.py`) is the other implementation, and one test suite runs over both.
 
 *Durability needs the right order.* Each rule has an example of a file that was lost without it:
   * fsync the directory after creating a file: otherwise the new *name* may be missing after a power cut, although the

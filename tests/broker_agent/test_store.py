@@ -13,7 +13,7 @@ from metadata_log.format.records import Topic
 from metadata_log.image.replay import ReplayStopped
 from snapshots.format import snapshot_name
 from tests.broker_agent.controllers import History, registration
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 
 @pytest.fixture

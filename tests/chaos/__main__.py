@@ -15,11 +15,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.chaos.history import TELLING, Outcome
+from tests.chaos.judge.history import TELLING, Outcome
+from tests.chaos.judge.wellness import until_terminated
 from tests.chaos.launch import NO_MUTANT
 from tests.chaos.nemesis import FAULTS
 from tests.chaos.run import Report, run
-from tests.chaos.wellness import until_terminated
 
 
 def main() -> int:

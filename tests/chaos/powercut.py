@@ -26,15 +26,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from metadata_log.format.errors import LogFormatError
-from tests.chaos import history as histories
 from tests.chaos.clients import Clients
 from tests.chaos.cluster import ChaosCluster
-from tests.chaos.final_log import FinalLog, changes_of, read_final_log, record
-from tests.chaos.history import TELLING, Operation, Outcome
-from tests.chaos.judging import RECORDED, Judgement, at_most, judge
+from tests.chaos.judge import history as histories
+from tests.chaos.judge.final_log import FinalLog, changes_of, read_final_log, record
+from tests.chaos.judge.history import TELLING, Operation, Outcome
+from tests.chaos.judge.judging import RECORDED, Judgement, at_most, judge
+from tests.chaos.judge.wellness import (
+    NotWell,
+    client_of,
+    leader_of,
+    observer_of,
+    until_equal,
+    until_terminated,
+    until_well,
+)
+from tests.chaos.judge.witness import Witness
 from tests.chaos.volume import Volume, why_not
-from tests.chaos.wellness import NotWell, client_of, leader_of, observer_of, until_equal, until_terminated, until_well
-from tests.chaos.witness import Witness
 
 
 class Cut(NamedTuple):

@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.chaos import history as histories
 from tests.chaos.clients import Clients
 from tests.chaos.cluster import ChaosCluster
-from tests.chaos.final_log import record
-from tests.chaos.history import TELLING, Operation, Outcome
-from tests.chaos.judging import RECORDED, Judgement, at_most, judge
+from tests.chaos.judge import history as histories
+from tests.chaos.judge.final_log import record
+from tests.chaos.judge.history import TELLING, Operation, Outcome
+from tests.chaos.judge.judging import RECORDED, Judgement, at_most, judge
+from tests.chaos.judge.wellness import NotWell, client_of, leader_of, observer_of, until_equal, until_well
 from tests.chaos.launch import NO_MUTANT
 from tests.chaos.nemesis import Nemesis, schedule
-from tests.chaos.wellness import NotWell, client_of, leader_of, observer_of, until_equal, until_well
 
 
 class Report(NamedTuple):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.history import Outcome
+from tests.chaos.judge.history import Outcome
 from tests.chaos.run import run
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

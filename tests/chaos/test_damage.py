@@ -18,7 +18,7 @@ from snapshots.writer import write_records
 from tests.chaos import damage
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.nemesis import Nemesis, lose_end
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 CONFIG = LogConfig(segment_bytes=1_500, tail_bytes=400)
 SEEDS = 100

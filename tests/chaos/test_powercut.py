@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.history import Kind, Operation, Outcome
-from tests.chaos.judging import Judgement
+from tests.chaos.judge.history import Kind, Operation, Outcome
+from tests.chaos.judge.judging import Judgement
 from tests.chaos.powercut import Cut, PowerCuts, table
 from tests.chaos.volume import why_not
 

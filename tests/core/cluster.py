@@ -80,7 +80,7 @@ from quorum.core.protocol.voters import VoterHistory
 from quorum.core.raft import RaftCore
 from quorum.core.roles import Role
 from tests.core.fake_log import FakeLog
-from tests.core.slow_link import SlowLink
+from tests.core.following.slow_link import SlowLink
 
 LATENCY_MS = 1
 FLUSH_MS = 1

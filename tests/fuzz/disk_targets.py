@@ -58,7 +58,7 @@ from tests.fuzz.target import Target
 from tests.golden.samples import RECORDS, sample_batches
 from tests.quorum.controller.cluster import Cluster
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, voters_of
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 VOTERS = voters_of((1,))
 GENESIS = genesis(CLUSTER_ID, VOTERS)

@@ -23,7 +23,7 @@ from metadata_log.store.log_notes import (
 )
 from metadata_log.store.segment import SegmentHeader, pack_header, unpack_header
 from tests.golden.samples import HASH, ID_A, RECORDS, late_batch, sample_batches
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 FILE = Path(__file__).parent / "log_formats.json"
 HEADER = SegmentHeader(OffsetAndEpoch(123_456, 7), HASH, 1_700_000_000_000)

@@ -10,19 +10,19 @@ from metadata_log.format.records import Endpoint, Voter, Voters
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.store import SnapshotStore
-from tests.sim.brokers import SimBroker
-from tests.sim.clients import SimClient
-from tests.sim.controllers import SimController
 from tests.sim.coverage import Coverage
-from tests.sim.disk import MemoryDirectory
 from tests.sim.faults import Faults
-from tests.sim.forging import Forger
 from tests.sim.healing import Healing
 from tests.sim.laws import Laws
-from tests.sim.network import Network
+from tests.sim.nodes.brokers import SimBroker
+from tests.sim.nodes.clients import SimClient
+from tests.sim.nodes.controllers import SimController
+from tests.sim.nodes.retrying import RetryingClient
 from tests.sim.options import Options
 from tests.sim.picture import Picture
-from tests.sim.retrying import RetryingClient
+from tests.sim.world.disk import MemoryDirectory
+from tests.sim.world.forging import Forger
+from tests.sim.world.network import Network
 
 FIRST_BROKER_ID = 101
 WATCH_EVERY_MS = 500.0

@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from quorum.core.roles import Role
-from tests.sim.brokers import SimBroker
-from tests.sim.controllers import SimController
 from tests.sim.membership import Membership
-from tests.sim.network import Link
+from tests.sim.nodes.brokers import SimBroker
+from tests.sim.nodes.controllers import SimController
 from tests.sim.slow_links import speed_of_slow_link
+from tests.sim.world.network import Link
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster

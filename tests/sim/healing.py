@@ -17,7 +17,7 @@ from tests.sim.slow_links import SlowLinks
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
-    from tests.sim.controllers import SimController
+    from tests.sim.nodes.controllers import SimController
 
 SETTLE_MS = 40_000
 """Once nothing breaks any more, everybody agrees within this time, or something is stuck."""

@@ -16,7 +16,7 @@ from quorum.core.protocol.messages import (
     UpdateVoterRequest,
 )
 from quorum.runtime.protocol.world import Answer, RaftRequest
-from tests.sim.controllers import SimController
+from tests.sim.nodes.controllers import SimController
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster

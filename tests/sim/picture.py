@@ -16,7 +16,7 @@ from metadata_log.format.log_shape import LogShape
 from quorum.core.roles import Role
 
 if TYPE_CHECKING:
-    from tests.sim.controllers import SimController
+    from tests.sim.nodes.controllers import SimController
 
 LINES = 40
 STATE_WIDTH = 36

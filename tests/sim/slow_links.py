@@ -28,9 +28,9 @@ from quorum.runtime.protocol.world import Submission
 from tests.sim.laws import LawBroken, hold
 
 if TYPE_CHECKING:
-    from tests.sim.brokers import SimBroker
     from tests.sim.cluster import Cluster
-    from tests.sim.controllers import SimController
+    from tests.sim.nodes.brokers import SimBroker
+    from tests.sim.nodes.controllers import SimController
 
 LAW = "L8 SlowLinks"
 LARGE_BATCHES = 3

@@ -12,7 +12,6 @@ from metadata_log.format.ids import uuid_text
 from quorum.core.raft import RaftCore
 from tests.sim import hunting
 from tests.sim.cluster import Cluster
-from tests.sim.controllers import SimController
 from tests.sim.healing import Healing
 from tests.sim.laws import (
     Laws,
@@ -30,6 +29,7 @@ from tests.sim.laws import (
 )
 from tests.sim.mutants import MUTANTS, put_in
 from tests.sim.mutants.patching import Mutant, patched
+from tests.sim.nodes.controllers import SimController
 from tests.sim.report import Report
 from tests.sim.runner import Hunt, Job, on_all_cores, run, run_hunt, run_job, seeds
 from tests.sim.slow_links import SlowLinks

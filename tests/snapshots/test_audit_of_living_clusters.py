@@ -15,7 +15,7 @@ from snapshots.offline.audit.findings import Severity
 from snapshots.offline.audit.run import AuditResult, audit
 from snapshots.offline.compaction import compact
 from tests.sim.cluster import Cluster
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 from tests.snapshots.nodes import Node, copies
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from snapshots.reader import read_meta, read_records, read_snapshot
 from snapshots.store import SnapshotStore
 from snapshots.writer import write_image, write_records
 from tests.metadata_log.image.histories import uuid
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 from tests.snapshots.images import VOTERS, image_at, meta_of
 
 

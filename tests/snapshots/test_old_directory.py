@@ -22,7 +22,7 @@ from snapshots.format import genesis, snapshot_name
 from snapshots.reader import read_snapshot
 from snapshots.store import SnapshotStore
 from snapshots.writer import write_records
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 from tests.snapshots.nodes import CLUSTER_ID, LOG_CONFIG, VOTERS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from snapshots.offline.dump import batch_lines, record_lines
 from snapshots.offline.inputs import NoLogHere, find_log, find_logs
 from snapshots.offline.rows import peek_type
 from snapshots.offline.scan import FileRange, Scanned, scan, split
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 from tests.snapshots.nodes import Node, copies, flip, segments
 
 LENGTH_AT = 4

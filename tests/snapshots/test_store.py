@@ -10,7 +10,7 @@ from snapshots.format import SnapshotCorrupt, part_name, snapshot_name
 from snapshots.policy import RetentionPolicy
 from snapshots.reader import read_records
 from snapshots.store import PositionOutOfRange, SnapshotNotFound, SnapshotStore, genesis
-from tests.sim.disk import MemoryDirectory, PowerCut
+from tests.sim.world.disk import MemoryDirectory, PowerCut
 from tests.snapshots.images import VOTERS, image_at, meta_of
 
 

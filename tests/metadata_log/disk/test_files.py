@@ -13,8 +13,8 @@ from random import Random
 import pytest
 
 from metadata_log.disk.files import Directory, DirectoryInUse, FileTooLarge, FlushFailed, RealDirectory
-from tests.sim.disk import MemoryDirectory, PowerCut
-from tests.sim.disk_content import SECTOR_BYTES
+from tests.sim.world.disk import MemoryDirectory, PowerCut
+from tests.sim.world.disk_content import SECTOR_BYTES
 
 
 @pytest.fixture(params=["real", "memory"])

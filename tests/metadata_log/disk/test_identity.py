@@ -15,7 +15,7 @@ from metadata_log.disk.identity import (
     write_identity,
 )
 from metadata_log.format.errors import LogFormatError
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 MINE = Identity("cluster-1", 3, bytes(range(16)), 1, "controller", bytes(range(32)))
 

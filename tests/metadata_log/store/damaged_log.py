@@ -11,7 +11,7 @@ from metadata_log.format.records import Record, SnapshotMark, Topic, Voters
 from metadata_log.store.damage import DamagedRange, DamagedRangeRead
 from metadata_log.store.log import Log, LogConfig
 from metadata_log.store.segment import base_offset_of
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 CONFIG = LogConfig(segment_bytes=1024, tail_bytes=400)
 SMALL = CONFIG._replace(segment_bytes=400)

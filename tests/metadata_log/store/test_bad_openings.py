@@ -18,7 +18,7 @@ from metadata_log.store.segment import SEGMENT_HEADER_BYTES, segment_name
 from metadata_log.store.segment_file import Segment
 from metadata_log.store.segment_repair import REPAIR_SUFFIX
 from tests.metadata_log.store.damaged_log import CONFIG, ID, SMALL, contents, everything, filled, segments
-from tests.sim.disk import MemoryDirectory, PowerCut
+from tests.sim.world.disk import MemoryDirectory, PowerCut
 
 
 @pytest.mark.parametrize("accept_loss", [False, True])

@@ -19,8 +19,8 @@ from metadata_log.store.log_notes import Flushed
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of
 from metadata_log.store.segments import Extent, check
 from tests.metadata_log.store.damaged_log import ID, check_damaged, contents, everything, noted, segments, within
-from tests.sim.disk import MemoryDirectory, MemoryFile, Observer
-from tests.sim.disk_content import SECTOR_BYTES
+from tests.sim.world.disk import MemoryDirectory, MemoryFile, Observer
+from tests.sim.world.disk_content import SECTOR_BYTES
 
 CONFIG = LogConfig(segment_bytes=100_000, tail_bytes=4000)
 """Small segments: several index entries in each, and the newest batch or two in memory."""

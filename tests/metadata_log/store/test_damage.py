@@ -23,7 +23,7 @@ from tests.metadata_log.store.damaged_log import (
     repair_all,
     segments,
 )
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 
 def with_the_oldest_note(found: MemoryDirectory) -> MemoryDirectory:

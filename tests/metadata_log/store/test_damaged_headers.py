@@ -19,7 +19,7 @@ from tests.metadata_log.store.damaged_log import (
     repair_all,
     segments,
 )
-from tests.sim.disk import PowerCut
+from tests.sim.world.disk import PowerCut
 
 
 def test_a_damaged_header_is_written_anew_from_what_stands_around_it() -> None:

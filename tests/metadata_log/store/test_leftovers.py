@@ -29,7 +29,7 @@ from tests.metadata_log.store.damaged_log import (
     segments,
     within,
 )
-from tests.sim.disk import MemoryDirectory, PowerCut
+from tests.sim.world.disk import MemoryDirectory, PowerCut
 
 LARGE = LogConfig(segment_bytes=4096, tail_bytes=400)
 

@@ -15,7 +15,7 @@ from metadata_log.store.log import Log, LogConfig
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from metadata_log.store.segments import OPEN_FILES_MAX
 from tests.metadata_log.store.damaged_log import everything
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 SMALL = LogConfig(segment_bytes=1024, tail_bytes=600)
 ID = bytes(range(16))

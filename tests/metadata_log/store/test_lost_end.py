@@ -25,7 +25,7 @@ from tests.metadata_log.store.damaged_log import (
     repair_all,
     segments,
 )
-from tests.sim.disk import MemoryDirectory, PowerCut
+from tests.sim.world.disk import MemoryDirectory, PowerCut
 
 
 def test_a_truncation_into_the_damage_is_a_loss_that_is_said() -> None:

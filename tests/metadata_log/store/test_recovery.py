@@ -18,7 +18,7 @@ from metadata_log.store.log import Log, LogConfig
 from metadata_log.store.log_notes import FLUSHED_NAME, START_NAME, LogStart, write_start
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, SegmentHeader, pack_header
 from tests.metadata_log.store.damaged_log import ID, everything, mutate, segments
-from tests.sim.disk import MemoryDirectory, PowerCut
+from tests.sim.world.disk import MemoryDirectory, PowerCut
 
 CONFIG = LogConfig(segment_bytes=2048, tail_bytes=700)
 

@@ -12,7 +12,7 @@ import pytest
 from metadata_log.disk.files import Directory, FlushFailed, RealDirectory, Removed
 from metadata_log.format.records import NoOp
 from metadata_log.store.log import Log
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 
 @pytest.fixture(params=["real", "memory"])

@@ -21,7 +21,7 @@ from tests.metadata_log.store.damaged_log import (
     segments,
     within,
 )
-from tests.sim.disk import MemoryDirectory, PowerCut
+from tests.sim.world.disk import MemoryDirectory, PowerCut
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])

@@ -22,7 +22,7 @@ from tests.metadata_log.store.damaged_log import (
     repair_all,
     segments,
 )
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 
 def scrubbed(directory: MemoryDirectory, log: Log) -> list[DamagedRange]:

@@ -19,7 +19,7 @@ from metadata_log.store.segment import (
     walk,
 )
 from metadata_log.store.segment_file import INDEX_STEP_BYTES, PREALLOCATE_BYTES, Segment
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 HEADER = SegmentHeader(OffsetAndEpoch(100, 2), bytes(range(32)), 5)
 LATE = SegmentHeader(OffsetAndEpoch(100, EPOCH_MAX), bytes(range(32)), 5)

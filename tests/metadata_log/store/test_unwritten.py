@@ -9,7 +9,7 @@ from metadata_log.format.batch import Batch
 from metadata_log.store.log import Log, LogConfig
 from tests.metadata_log.store.damaged_log import everything
 from tests.metadata_log.store.test_log import SMALL, filled, topics
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 
 def add_unwritten(log: Log, name: str) -> Batch:

@@ -29,7 +29,7 @@ from tests.processes.certificates import Authority
 from tests.quorum.cli.shapes import shape
 from tests.quorum.controller.cluster import incarnation, registration
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
-from tests.quorum.wire.test_elections import moved
+from tests.quorum.wire.peers.test_elections import moved
 
 pytestmark = pytest.mark.slow
 

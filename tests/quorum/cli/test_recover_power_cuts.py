@@ -1,6 +1,6 @@
 """The power goes at any moment of a recovery, and the disk keeps any part of what was not flushed: run again, it ends the same.
 
-Over a disk in memory that is as bad as disks may be (`tests/sim/disk.py`), in each situation that a recovery can meet.
+Over a disk in memory that is as bad as disks may be (`tests/sim/world/disk.py`), in each situation that a recovery can meet.
 """
 
 import copy
@@ -28,7 +28,7 @@ from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.format import snapshot_name
 from snapshots.store import SnapshotStore, genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id, voters_of
-from tests.sim.disk import MemoryDirectory, PowerCut
+from tests.sim.world.disk import MemoryDirectory, PowerCut
 
 VOTERS = voters_of([1, 2, 3])
 GENESIS = genesis(CLUSTER_ID, VOTERS)

@@ -18,7 +18,7 @@ from quorum.runtime.protocol.peer_answers import answered
 from quorum.runtime.protocol.world import Answer, Event, JobDone, RaftRequest, ReplyTo, Tick
 from quorum.runtime.status import problems_of
 from snapshots.store import SnapshotStore
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 CLUSTER_ID = uuid_text(b"a lonely cluster")
 

@@ -9,7 +9,7 @@ from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import ReadView, SnapshotMarked
 from quorum.runtime.protocol.world import RaftRequest, Read, SnapshotWanted, Submission
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 HERE = Endpoint("CONTROLLER", "here", 9_091)
 THERE = Endpoint("CONTROLLER", "there", 9_091)

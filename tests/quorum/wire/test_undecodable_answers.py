@@ -21,7 +21,7 @@ from service_kit.rpc.dial import Dialer
 from service_kit.rpc.forwarding import Forwarder, NoAnswer
 from service_kit.rpc.server import serving
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY
-from tests.quorum.wire.test_peers import ME, THEM, ask, at, dial
+from tests.quorum.wire.peers.test_peers import ME, THEM, ask, at, dial
 
 
 async def garbage(request: Any, context: Any) -> bytes:

@@ -28,7 +28,6 @@ from quorum.core.protocol.messages import PeerRequest, PeerResponse
 from quorum.runtime.protocol.requests import MetadataFetched, ReadView, Refused
 from quorum.runtime.protocol.world import Answer, BrokerFetch, Event, RaftRequest, Read, Submission
 from tests.sim.coverage import Coverage
-from tests.sim.disk import Observer
 from tests.sim.history import History
 from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.laws.brokers import BrokerLaws
@@ -40,10 +39,11 @@ from tests.sim.laws.requests import RequestLaws
 from tests.sim.laws.snapshots import SnapshotLaws
 from tests.sim.laws.story import StoryLaws
 from tests.sim.options import Options
+from tests.sim.world.disk import Observer
 
 if TYPE_CHECKING:
-    from tests.sim.brokers import SimBroker
-    from tests.sim.controllers import SimController
+    from tests.sim.nodes.brokers import SimBroker
+    from tests.sim.nodes.controllers import SimController
 
 __all__ = ["LawBroken", "Laws", "hold"]
 

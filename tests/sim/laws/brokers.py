@@ -26,8 +26,8 @@ from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.options import Options
 
 if TYPE_CHECKING:
-    from tests.sim.brokers import SimBroker
-    from tests.sim.controllers import SimController
+    from tests.sim.nodes.brokers import SimBroker
+    from tests.sim.nodes.controllers import SimController
 
 SESSION_SLACK_MS = 2.0
 QUORUM_AGE_SLACK_MS = 2.0

@@ -17,12 +17,12 @@ from metadata_log.format.log_shape import LogShape
 from metadata_log.store.damage import DamagedRange
 from quorum.core.protocol.messages import FetchRequest, FetchSnapshotRequest, PeerRequest, VoteRequest, VoteResponse
 from tests.sim.coverage import Coverage
-from tests.sim.held import Held, has
 from tests.sim.history import History
 from tests.sim.laws.broken import hold
+from tests.sim.world.held import Held, has
 
 if TYPE_CHECKING:
-    from tests.sim.controllers import Process, SimController
+    from tests.sim.nodes.controllers import Process, SimController
 
 
 class _Loss(NamedTuple):

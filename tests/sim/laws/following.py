@@ -21,7 +21,7 @@ from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.options import Options
 
 if TYPE_CHECKING:
-    from tests.sim.controllers import Process, SimController
+    from tests.sim.nodes.controllers import Process, SimController
 
 RESIGN_SLACK_MS = 25.0
 

@@ -24,15 +24,15 @@ from quorum.core.protocol.messages import (
 from quorum.core.protocol.voters import VoterSet
 from quorum.core.roles import Follower, Leader, Role
 from tests.sim.coverage import Coverage
-from tests.sim.held import Held, has
 from tests.sim.history import History, Step
 from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.laws.damage import DamageLaws
 from tests.sim.laws.following import FollowingLaws
 from tests.sim.options import Options
+from tests.sim.world.held import Held, has
 
 if TYPE_CHECKING:
-    from tests.sim.controllers import Process, SimController
+    from tests.sim.nodes.controllers import Process, SimController
 
 
 def _stands_anew(died: LogShape, shape: LogShape) -> bool:

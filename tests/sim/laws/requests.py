@@ -24,7 +24,7 @@ from tests.sim.history import Step
 from tests.sim.laws.broken import hold
 
 if TYPE_CHECKING:
-    from tests.sim.controllers import SimController
+    from tests.sim.nodes.controllers import SimController
 
 
 class RequestLaws:

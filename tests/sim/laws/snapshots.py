@@ -19,7 +19,7 @@ from tests.sim.history import History
 from tests.sim.laws.broken import LawBroken, hold
 
 if TYPE_CHECKING:
-    from tests.sim.controllers import SimController
+    from tests.sim.nodes.controllers import SimController
 
 
 class SnapshotLaws:

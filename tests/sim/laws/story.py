@@ -17,7 +17,7 @@ from tests.sim.history import History, Step
 from tests.sim.laws.broken import hold
 
 if TYPE_CHECKING:
-    from tests.sim.controllers import SimController
+    from tests.sim.nodes.controllers import SimController
 
 
 class _Fencing(NamedTuple):

@@ -27,8 +27,8 @@ from quorum.runtime.protocol.jobs import FlushJob, Job, LoadSnapshotJob
 from snapshots import reader, writer
 from snapshots.format import SnapshotMeta
 from snapshots.writer import SnapshotInfo
-from tests.sim.disk import MemoryDirectory
 from tests.sim.mutants.patching import Mutant, patched
+from tests.sim.world.disk import MemoryDirectory
 
 _finish, _finish_load = Node._finish, Applier.finish_load
 _settle = Recovery.settle

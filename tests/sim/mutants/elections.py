@@ -16,8 +16,8 @@ from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader, Role, RoleState, Unattached, Votes, Why
 from quorum.runtime.disk import election_file, open_directory
 from quorum.runtime.node import Node
-from tests.sim.disk import MemoryDirectory
 from tests.sim.mutants.patching import Mutant, patched
+from tests.sim.world.disk import MemoryDirectory
 
 _save, _load = election_file.save, election_file.load
 _grants, _on_vote_request = votes.grants, votes.on_vote_request

@@ -29,7 +29,7 @@ from quorum.runtime.protocol.requests import MetadataFetch, Refused
 from quorum.runtime.protocol.world import Answer, BrokerFetch, ReplyTo, Submission
 from tests.quorum.controller.cluster import incarnation, registration
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 
 def started(disk: MemoryDirectory | None = None) -> LoneNode:

@@ -26,7 +26,7 @@ from quorum.runtime.protocol.world import SnapshotWanted
 from snapshots.format import SnapshotMeta, genesis
 from snapshots.store import SnapshotStore
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, formatted_disk, voters_of
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 VOTERS = voters_of([1, 2, 3])
 CONFIG = NodeConfig(log=LogConfig(segment_bytes=2048, tail_bytes=700))

@@ -11,7 +11,7 @@ import pytest
 from metadata_log.format.ids import EPOCH_MAX, ReplicaKey
 from quorum.core.protocol.effects import ElectionState
 from quorum.runtime.disk import election_file
-from tests.sim.disk import MemoryDirectory, PowerCut
+from tests.sim.world.disk import MemoryDirectory, PowerCut
 
 OLD = ElectionState(epoch=3, voted_for=None, leader_id=2)
 NEW = ElectionState(epoch=4, voted_for=ReplicaKey(1, bytes(range(16))), leader_id=None)

@@ -33,7 +33,7 @@ from quorum.runtime.protocol.requests import Refused, SnapshotMarked
 from quorum.runtime.protocol.world import Answer, RaftRequest, SnapshotWanted
 from snapshots.format import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 CONFIG = NodeConfig(log=LogConfig(segment_bytes=2048, tail_bytes=700))
 

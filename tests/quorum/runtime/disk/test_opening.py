@@ -28,7 +28,7 @@ from quorum.runtime.protocol.world import RaftRequest, SnapshotWanted
 from snapshots.format import BOOTSTRAP_END, snapshot_name
 from snapshots.store import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 OURS = voters_of([1])
 

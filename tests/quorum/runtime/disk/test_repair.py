@@ -25,7 +25,7 @@ from tests.quorum.runtime.disk.damaged_node import (
     DamagedNode,
 )
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 ASKING = ReplicaKey(2, directory_id(2))
 

@@ -22,7 +22,7 @@ from quorum.runtime.disk.repair import (
     Tick,
 )
 from quorum.runtime.protocol.peer_answers import BatchesReceived, PieceReceived, ReadFailed
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 ME = ReplicaKey(1, bytes(16))
 SNAPSHOT = OffsetAndEpoch(20, 1)

@@ -19,7 +19,7 @@ from snapshots.format import snapshot_name
 from snapshots.store import SnapshotStore
 from tests.quorum.runtime.disk.damaged_node import DamagedNode
 from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 CONFIG = NodeConfig(log=LogConfig(segment_bytes=1 << 20, tail_bytes=700))
 """One segment: no header behind the damage says that all before was durable."""

@@ -16,7 +16,7 @@ from snapshots.format import snapshot_name
 from snapshots.store import SnapshotStore
 from tests.quorum.runtime.disk.damaged_node import CONFIG, LAST_EPOCH, DamagedNode, Snapshot
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, voters_of
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 IN_THE_MIDDLE = SEGMENT_HEADER_BYTES + 300
 

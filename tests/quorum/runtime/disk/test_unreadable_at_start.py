@@ -12,7 +12,7 @@ from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.world import SnapshotWanted
 from snapshots.format import BOOTSTRAP_END, snapshot_name
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 IDENTITY = Identity(CLUSTER_ID, 1, directory_id(1), 1, "controller")
 

@@ -13,7 +13,7 @@ from snapshots.format import SnapshotMeta, part_name, snapshot_name
 from snapshots.store import SnapshotStore
 from snapshots.writer import write_records
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 VOTERS = voters_of([1, 2, 3])
 OLD, NEW = OffsetAndEpoch(4, 1), OffsetAndEpoch(9, 1)

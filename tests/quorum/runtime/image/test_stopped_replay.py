@@ -18,7 +18,7 @@ from quorum.runtime.protocol.peer_answers import answered
 from quorum.runtime.protocol.world import RaftRequest
 from snapshots.format import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
-from tests.sim.disk import MemoryDirectory
+from tests.sim.world.disk import MemoryDirectory
 
 EPOCH = 3
 VOTERS = voters_of([1, 2, 3])

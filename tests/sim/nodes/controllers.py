@@ -43,12 +43,12 @@ from quorum.runtime.protocol.world import (
     Tick,
 )
 from snapshots.format import snapshot_name
-from tests.sim import rot
-from tests.sim.clock import Clock
-from tests.sim.disk import MemoryDirectory, PowerCut
-from tests.sim.held import Held
 from tests.sim.laws import LawBroken, hold
-from tests.sim.sizes import content_bytes
+from tests.sim.world import rot
+from tests.sim.world.clock import Clock
+from tests.sim.world.disk import MemoryDirectory, PowerCut
+from tests.sim.world.held import Held
+from tests.sim.world.sizes import content_bytes
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from tests.chaos.final_log import Change
-from tests.chaos.history import Kind, Operation, Outcome, State
-from tests.chaos.linearizability import check, topic_step
-from tests.chaos.witness import Witness, lost, problems_of, settled
+from tests.chaos.judge.final_log import Change
+from tests.chaos.judge.history import Kind, Operation, Outcome, State
+from tests.chaos.judge.linearizability import check, topic_step
+from tests.chaos.judge.witness import Witness, lost, problems_of, settled
 
 LOG = [Change("k", 1, 10), Change("k", 2, 12), Change("k", None, 13), Change("k", 4, 20)]
 """Created with 1, set to 2, deleted, created anew with 4."""

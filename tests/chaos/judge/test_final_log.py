@@ -11,8 +11,8 @@ from metadata_log.format.batch import Batch
 from metadata_log.format.records import Topic
 from metadata_log.store.log import Log
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY
-from tests.chaos.committed import _before
-from tests.chaos.final_log import record
+from tests.chaos.judge.committed import _before
+from tests.chaos.judge.final_log import record
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.protocol.requests import ReadView, Refused
 from quorum.runtime.protocol.world import Answer, LocalRead, Submission
-from tests.sim.clients import TIMEOUT_MS, OnAnswer, SimClient
+from tests.sim.nodes.clients import TIMEOUT_MS, OnAnswer, SimClient
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster

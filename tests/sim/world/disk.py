@@ -24,7 +24,7 @@ from random import Random
 from typing import Final
 
 from metadata_log.disk.files import Directory, DirectoryInUse, FileTooLarge, FlushFailed, Removed
-from tests.sim.disk_content import SECTOR_BYTES, Content, sectors_of
+from tests.sim.world.disk_content import SECTOR_BYTES, Content, sectors_of
 
 _EIO: Final = 5
 _ENOSPC: Final = 28

@@ -27,7 +27,7 @@ from quorum.wire.convert.errors import BadMessage
 from quorum.wire.peers import Peers
 from quorum.wire.server import serve
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
-from tests.quorum.wire.test_peers import ME, THEM, ask, at, dial
+from tests.quorum.wire.peers.test_peers import ME, THEM, ask, at, dial
 
 VOTER = Voter(4, bytes([4]) * 16, (Endpoint("CONTROLLER", "c4", 9001), Endpoint("OTHER", "::1", 9002)), 0, 1)
 

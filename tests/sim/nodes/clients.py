@@ -29,7 +29,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.runtime.protocol.requests import ReadView, Refused, SnapshotMarked
 from quorum.runtime.protocol.world import Answer, Read, SnapshotWanted, Submission
-from tests.sim.controllers import Make, SimController
+from tests.sim.nodes.controllers import Make, SimController
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster

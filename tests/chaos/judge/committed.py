@@ -22,7 +22,7 @@ from metadata_log.format.ids import Offset
 from metadata_log.image.replay import Replay, ReplayStopped
 from metadata_log.store.salvage import intact_batches
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
-from tests.chaos.final_log import Change, FinalLog, changes_of, digest_of
+from tests.chaos.judge.final_log import Change, FinalLog, changes_of, digest_of
 
 
 class Committed(NamedTuple):

@@ -50,13 +50,13 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, Refused
 from quorum.runtime.protocol.world import Answer, BrokerFetch, Submission
-from tests.sim.clock import Clock
-from tests.sim.controllers import Make, SimController
-from tests.sim.disk import MemoryDirectory, PowerCut
-from tests.sim.downloading import Download
 from tests.sim.laws import hold
-from tests.sim.leading import isr_proposal, wrong_proposal
-from tests.sim.sizes import content_bytes
+from tests.sim.nodes.controllers import Make, SimController
+from tests.sim.nodes.downloading import Download
+from tests.sim.nodes.leading import isr_proposal, wrong_proposal
+from tests.sim.world.clock import Clock
+from tests.sim.world.disk import MemoryDirectory, PowerCut
+from tests.sim.world.sizes import content_bytes
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster

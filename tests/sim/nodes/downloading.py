@@ -8,10 +8,10 @@ from metadata_log.format.errors import LogFormatError
 from metadata_log.format.fetch_size import FetchSize
 from metadata_log.format.ids import OffsetAndEpoch
 from snapshots.store import SnapshotNotFound
-from tests.sim.controllers import SimController
+from tests.sim.nodes.controllers import SimController
 
 if TYPE_CHECKING:
-    from tests.sim.brokers import SimBroker
+    from tests.sim.nodes.brokers import SimBroker
 
 PATIENCE_MS = 3_000.0
 """After so long without a piece it is given up."""

@@ -18,9 +18,9 @@ from quorum.core.protocol.messages import (
 )
 from quorum.core.roles import Role
 from tests.core.cluster import directory, voter, voters_of
+from tests.core.membership.voter_changes import ELSEWHERE, answers, appended
 from tests.core.situations import requests
 from tests.core.solo import Solo, fetch_in, key, log_of, only
-from tests.core.voter_changes import ELSEWHERE, answers, appended
 
 # --- requests of a node on its own behalf
 # ------------------------------------------------------------------------------

@@ -24,9 +24,9 @@ from quorum.core.protocol.messages import (
 from quorum.core.protocol.voters import ENDPOINTS_MAX, NAME_CHARS_MAX, VOTERS_MAX, VoterHistory, VoterSet
 from quorum.core.roles import Role
 from tests.core.cluster import directory, voter, voters_of
+from tests.core.membership.voter_changes import ELSEWHERE, answer, answers, appended
 from tests.core.situations import follower, leader, requests, working_leader
 from tests.core.solo import Solo, fetch_in, key, log_of, none_of, only
-from tests.core.voter_changes import ELSEWHERE, answer, answers, appended
 
 
 def add(node_id: int = 4, *, timeout_ms: int = 1000, early: bool = False) -> AddVoterRequest:

@@ -6,9 +6,9 @@ import pytest
 from quorum_rpc.v1 import admin_pb2
 
 from metaquorum import AdminError, ErrorCode
-from tests.chaos import wellness
 from tests.chaos.clients import Clients
-from tests.chaos.wellness import NotWell, until_well
+from tests.chaos.judge import wellness
+from tests.chaos.judge.wellness import NotWell, until_well
 
 
 class Leaderless:

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from metadata_log.format.errors import LogFormatError
-from tests.chaos import history as histories
-from tests.chaos import witness as witnesses
 from tests.chaos.clients import KEYS
 from tests.chaos.cluster import ChaosCluster
-from tests.chaos.committed import NOTHING_KNOWN, Committed, committed
-from tests.chaos.final_log import read_final_log
-from tests.chaos.history import TELLING, Operation, Outcome
-from tests.chaos.linearizability import check, topic_step
-from tests.chaos.witness import Witness
+from tests.chaos.judge import history as histories
+from tests.chaos.judge import witness as witnesses
+from tests.chaos.judge.committed import NOTHING_KNOWN, Committed, committed
+from tests.chaos.judge.final_log import read_final_log
+from tests.chaos.judge.history import TELLING, Operation, Outcome
+from tests.chaos.judge.linearizability import check, topic_step
+from tests.chaos.judge.witness import Witness
 
 SHOWN_BEFORE: Final = 14
 SHOWN_AFTER: Final = 7

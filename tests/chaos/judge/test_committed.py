@@ -11,11 +11,11 @@ from metadata_log.image.metadata_image import EMPTY_IMAGE
 from metadata_log.image.replay import Replay, ReplayStopped
 from metadata_log.store.log import Log
 from tests.chaos.clients import REGISTER
-from tests.chaos.committed import NOTHING_KNOWN, committed
-from tests.chaos.final_log import FinalLog
-from tests.chaos.history import Kind, Operation, Outcome
-from tests.chaos.judging import against
-from tests.sim.disk import MemoryDirectory
+from tests.chaos.judge.committed import NOTHING_KNOWN, committed
+from tests.chaos.judge.final_log import FinalLog
+from tests.chaos.judge.history import Kind, Operation, Outcome
+from tests.chaos.judge.judging import against
+from tests.sim.world.disk import MemoryDirectory
 
 TOPICS: list[Record] = [Topic(f"t{n}", n.to_bytes(16, "big")) for n in range(1, 31)]
 

@@ -9,7 +9,7 @@ knows better, because each change has an offset, and each answer says what offse
   * what failed definitely is not there, and what nobody knows about is there at most once;
   * no answer is as of more than is committed.
 
-The log is what a majority of the controllers has committed (`tests.chaos.committed`): never the tail of one of them.
+The log is what a majority of the controllers has committed (`tests.chaos.judge.committed`): never the tail of one of them.
 
 The log also tells what became of the unknown operations, and with that `settled` bounds them for the linearizability check:
 what is in a batch that ends at 7 had happened before anything ended that is as of 7 or more. (So does etcd's robustness
@@ -22,9 +22,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tests.chaos.final_log import Change
-from tests.chaos.history import TELLING, Kind, Operation, Outcome, State
-from tests.chaos.linearizability import Span
+from tests.chaos.judge.final_log import Change
+from tests.chaos.judge.history import TELLING, Kind, Operation, Outcome, State
+from tests.chaos.judge.linearizability import Span
 
 
 class Contradiction(NamedTuple):

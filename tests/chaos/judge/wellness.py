@@ -19,7 +19,7 @@ from quorum.wire.words import problems_in, problems_text
 from service_kit.rpc.grpc_options import channel_options
 from tests.chaos.clients import KEYS, Clients, SingleAttempts
 from tests.chaos.cluster import ChaosCluster
-from tests.chaos.history import Kind, Operation, Outcome
+from tests.chaos.judge.history import Kind, Operation, Outcome
 
 T = TypeVar("T")
 WELL_WITHIN_S: Final = 60.0

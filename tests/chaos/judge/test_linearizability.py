@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.chaos.history import Kind, Operation, Outcome, State, drawn
-from tests.chaos.linearizability import Span, check, spans_of, topic_step
+from tests.chaos.judge.history import Kind, Operation, Outcome, State, drawn
+from tests.chaos.judge.linearizability import Span, check, spans_of, topic_step
 
 
 def at(

@@ -8,13 +8,13 @@ before is not tried again, by whatever order it was reached. Objects are checked
 each object's part of it is (Herlihy and Wing, locality).
 
 An operation with unknown outcome may take effect at any time after its call, or never. Without a bound it stays in
-everybody's way until the end; `tests.chaos.witness` gives it one where the log tells.
+everybody's way until the end; `tests.chaos.judge.witness` gives it one where the log tells.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from tests.chaos.history import Kind, Operation, Outcome, State
+from tests.chaos.judge.history import Kind, Operation, Outcome, State
 
 S = TypeVar("S")
 Possible: TypeAlias = tuple[S] | None
@@ -40,7 +40,7 @@ class Verdict(NamedTuple):
 
 
 def topic_step(state: State, operation: Operation) -> Possible[State]:
-    """One topic, as `tests.chaos.history` describes it. An unknown change that would change nothing is as good as none."""
+    """One topic, as `tests.chaos.judge.history` describes it. An unknown change that would change nothing is as good as none."""
     exists = state is not None
     match operation.outcome:
         case Outcome.EXISTS:

@@ -13,8 +13,8 @@ from metadata_log.format.batch import Batch
 from metadata_log.format.ids import Offset
 from metadata_log.store.log_notes import FLUSHED_NAME, Flushed, FlushedNote
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, BadBatch, segment_names, walk
-from tests.sim.disk import MemoryDirectory, Observer
-from tests.sim.disk_content import SECTOR_BYTES
+from tests.sim.world.disk import MemoryDirectory, Observer
+from tests.sim.world.disk_content import SECTOR_BYTES
 
 CRC_AT = 8
 """Where in a batch its CRC stands."""

@@ -26,7 +26,7 @@ from quorum.devcluster.layout import DevNode
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.protocol.node_config import NodeConfig
 from tests.chaos.clients import REGISTER
-from tests.chaos.history import State
+from tests.chaos.judge.history import State
 
 REGISTER_KEY: Final = (TOPIC_RESOURCE, REGISTER)
 

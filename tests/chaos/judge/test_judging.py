@@ -7,12 +7,12 @@ import pytest
 
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.records import Topic
-from tests.chaos import judging
-from tests.chaos.committed import Committed
-from tests.chaos.final_log import Change
-from tests.chaos.history import Kind, Operation, Outcome, State
-from tests.chaos.judging import TEXTS_MAX, against, at_most, judge
-from tests.chaos.test_committed import left, logged
+from tests.chaos.judge import judging
+from tests.chaos.judge.committed import Committed
+from tests.chaos.judge.final_log import Change
+from tests.chaos.judge.history import Kind, Operation, Outcome, State
+from tests.chaos.judge.judging import TEXTS_MAX, against, at_most, judge
+from tests.chaos.judge.test_committed import left, logged
 
 
 def did(

@@ -13,7 +13,7 @@ from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchRequest,
 from quorum.core.protocol.progress import ReplicaProgress
 from quorum.core.roles import Role
 from tests.core.cluster import Cluster, Node
-from tests.core.slow_link import SlowLink
+from tests.core.following.slow_link import SlowLink
 from tests.core.solo import Solo, fetch_in, key, only
 
 KBIT = 125

@@ -15,7 +15,7 @@ from metadata_log.format.records import Config, MetadataRecord, Partition
 from snapshots.format import snapshot_batches
 from snapshots.reader import read_snapshot
 from tests.sim.coverage import Coverage
-from tests.sim.disk import MemoryDirectory, Observer
+from tests.sim.world.disk import MemoryDirectory, Observer
 
 
 class Forger:
