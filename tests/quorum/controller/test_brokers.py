@@ -43,7 +43,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError
-from quorum.controller.protocol.happenings import Happening, LeadersElected
+from quorum.controller.protocol.happenings import BrokerFenced, Happening, LeadersElected, StateReason
 from tests.quorum.controller.cluster import Cluster, incarnation, registration
 
 SESSION_MS = ControllerConfig().session_timeout_ms
@@ -552,6 +552,28 @@ def test_a_broker_without_log_directories_stays_fenced() -> None:
     cluster.register(0, life=2)
     cluster.contact(0)
     assert not cluster.image.brokers[0].fenced
+
+
+def test_a_broker_without_log_directories_is_fenced_by_the_next_controller() -> None:
+    """A fencing that a failover cut short begins again, although the registration has no directory left to lose.
+
+    1. Broker 0 leads 200 partitions, and loses its only log directory. Controller 1 writes the first slice: the broker has no
+       directory any more, and is not fenced yet.
+    2. Controller 1 loses its leadership. Controller 2 knows nothing of the fencing.
+    3. Broker 0 is heard: controller 2 fences broker 0, for the same reason.
+    """
+    cluster = Cluster(2, config=ControllerConfig(slice_changes_max=10, slice_partitions_max=64))
+    cluster.assign("t", *[(0, 1)] * 200)
+    lost = cluster.image.brokers[0].log_dirs
+    said = cluster.said_by(0, offline_log_dirs=lost)
+    cluster.fold(cluster.controller.decide(cluster.image, said, cluster.now_ms))
+    assert (cluster.image.brokers[0].log_dirs, cluster.image.brokers[0].fenced) == ((), False)
+
+    cluster.controller.activate(cluster.image, cluster.now_ms)
+    told = cluster.run(cluster.said_by(0, offline_log_dirs=lost)).happenings
+    assert cluster.image.brokers[0].fenced
+    assert cluster.leaders("t") == [1] * 200
+    assert [each.why for each in told if isinstance(each, BrokerFenced)] == [StateReason.LOG_DIRECTORIES_LOST]
 
 
 def test_a_lost_log_directory_does_not_come_back_with_a_repeated_registration() -> None:
