@@ -280,8 +280,9 @@ class RaftCore:
         state = self._state
         if not isinstance(state.role, Leader):
             return False
-        flushed_end, replicas = state.shape.flushed_end, state.role.replicas
-        return len(state.latest_voters) == 1 or any((each.end_offset or 0) > flushed_end for each in replicas.values())
+        flushed_end, replicas, voters = state.shape.flushed_end, state.role.replicas, state.latest_voters
+        ends = (replicas[voter].end_offset or 0 for voter in voters.others(state.me))
+        return len(voters) == 1 or any(end > flushed_end for end in ends)
 
     @property
     def shape(self) -> LogShape:

@@ -80,10 +80,10 @@ class Inbox:
         yield from events
         if not self._requests:
             return
-        log, looked_at = self._node.log, self._node.log.shape.end
+        log, looked_at = self._node.log, self._node.log.end
         for count in range(TURN_REQUESTS_MAX):
-            if count > 0 and (count % LOOK_EVERY_REQUESTS == 0 or log.shape.end - looked_at >= LOOK_EVERY_RECORDS):
-                looked_at = log.shape.end
+            if count > 0 and (count % LOOK_EVERY_REQUESTS == 0 or log.end - looked_at >= LOOK_EVERY_RECORDS):
+                looked_at = log.end
                 if self._clock.cpu_us() - began_us >= TURN_WORK_US_MAX:
                     return
             if not self._requests:

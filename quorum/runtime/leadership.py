@@ -82,7 +82,7 @@ class Leadership:
             return
         if not core.is_leading or core.high_watermark is None or self._applier.is_loading:
             return
-        if self._state.applied == self._log.shape.end:
+        if self._state.applied == self._log.end:
             self.run(self._active.begin, core.epoch, now_ms)
 
     def _not_controller(self, now_ms: int) -> Refused:

@@ -356,7 +356,7 @@ class NodeLoop:
         node.turn(self._inbox.take(began_us), now_ms, self._clock.wall_ms())
         self._tell_transitions()
         self._tell_happenings()
-        self._commit_meter.note(node.active.on, node.log.shape.end, node.state.applied, self._clock.elapsed_us())
+        self._commit_meter.note(node.active.on, node.log.end, node.state.applied, self._clock.elapsed_us())
         self.tallies.turn_seconds.observe((self._clock.cpu_us() - began_us) / 1e6)
         if node.stopped is not None:
             self._timer.cancel()

@@ -63,7 +63,7 @@ def config_key(resource_type: int, key: str) -> ConfigKey:
     word, hint = RESOURCE_WORDS[resource_type], ""
     elsewhere = [RESOURCE_WORDS[other] for other, keys in KEYS.items() if key in keys]
     if elsewhere:
-        hint = f": it is a config of {elsewhere[0]}s; nothing was changed; set it on a {elsewhere[0]}"
+        hint = f": it is a config of {elsewhere[0]}s; nothing was changed; name a {elsewhere[0]} instead"
     elif near := _likeliest(resource_type, key):
         hint = f"; did you mean {near!r}?"
     raise Rejected(ErrorCode.INVALID_CONFIG, f"unknown {word} config {key[:_SHOWN_MAX]!r}{hint}")

@@ -4,8 +4,8 @@ The order is a promise: each effect is complete before the next one begins. `Sav
 message about the new epoch or vote, which gives "disk before speech" for elections. For the log, the same rule holds
 because a follower fetches from its *flushed* end, and a leader counts itself by its own flushed end.
 
-After `AppendBatches`, `AppendControl` and `TruncateLog` the node feeds back `Appended` or `Truncated` before any other
-input. `InstallSnapshot` only starts a job; `SnapshotInstalled` or `SnapshotInstallFailed` reports the job's end.
+After `AppendBatches`, `AppendControl` and `TruncateLog` the node feeds back `Appended`, `Truncated` or `AnswerRefused`
+before any other input. `InstallSnapshot` only starts a job; `SnapshotInstalled` or `SnapshotInstallFailed` reports the job's end.
 
 Example: voter 1 grants its vote to voter 2 in epoch 5. The list is [SaveElectionState(5, vote 2), Reply(granted)].
 """
@@ -59,7 +59,7 @@ class ReplyWithBatches:
     """Answer a fetch with `response`, filled with the batches at `offset`, committed or not.
 
     If the first batch is larger than `max_bytes`, and the asking replica accepts parts, a part is sent
-    (`pieces.as_asked`).
+    (`metadata_log.format.fetch_size`).
     """
 
     reply_to: int

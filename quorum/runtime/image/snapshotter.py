@@ -13,13 +13,12 @@ from metadata_log.disk.files import Directory
 from metadata_log.format.ids import Offset, OffsetAndEpoch
 from metadata_log.format.records import SnapshotMark, Voters
 from metadata_log.store.log import Log
+from quorum.core.protocol.voters import KRAFT_VERSION
 from quorum.runtime.image.state_machine import Mark, StateMachine
 from quorum.runtime.protocol.jobs import Job, LoadSnapshotJob, WriteSnapshotJob
 from snapshots.format import SnapshotMeta
 from snapshots.policy import MarkPolicy, RetentionPolicy
 from snapshots.store import SnapshotInfo, SnapshotStore
-
-KRAFT_VERSION = 1
 
 
 class Snapshotter:
@@ -118,7 +117,7 @@ class Snapshotter:
         return LoadSnapshotJob(self.store, end, install=not is_own, repairs=True, chain=chain)
 
     def repair_over(self) -> None:
-        """Takes the end of the mending job, successful or not: the node writes snapshots at marks again."""
+        """Takes the end of the repairing job, successful or not: the node writes snapshots at marks again."""
         self._busy = False
 
     def newest_load_job(self, log_start: Offset) -> LoadSnapshotJob | None:

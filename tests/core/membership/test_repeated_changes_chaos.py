@@ -104,6 +104,7 @@ def lived(seed: int) -> RepeatingOperators:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_repeated_change_is_made_once(seed: int) -> None:
+    """`lived` asserts both laws. (The last test of this file shows that they fail for a leader without the rule.)"""
     lived(seed)
 
 

@@ -88,7 +88,7 @@ def test_validate_only(cluster: Cluster) -> None:
         (
             (SET, "num.io.threads", "1"),
             ErrorCode.INVALID_CONFIG,
-            "unknown topic config 'num.io.threads': it is a config of brokers; nothing was changed; set it on a broker",
+            "unknown topic config 'num.io.threads': it is a config of brokers; nothing was changed; name a broker instead",
         ),
         ((SET, "zzzz", "1"), ErrorCode.INVALID_CONFIG, "unknown topic config 'zzzz'"),
         ((DELETE, "zzzz", ""), ErrorCode.INVALID_CONFIG, "unknown topic config 'zzzz'"),
@@ -253,7 +253,7 @@ def test_a_key_of_the_other_table_is_refused_and_says_where_it_belongs(
         with pytest.raises(Rejected) as refused:
             check_value(resource_type, key, others[key].default)
         assert refused.value.message == (
-            f"unknown {word} config {key!r}: it is a config of {other}s; nothing was changed; set it on a {other}"
+            f"unknown {word} config {key!r}: it is a config of {other}s; nothing was changed; name a {other} instead"
         )
 
 
