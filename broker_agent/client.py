@@ -193,6 +193,10 @@ class ControllerClient:
         code, reason = ErrorCode.BROKER_NOT_AVAILABLE, f"{self.target}: the stream ended"
         try:
             async for response in stream:
+                if response is None:
+                    reason = f"{self.target} {UNDECODABLE}"
+                    stream.cancel()
+                    break
                 if stream is self._stream:
                     self._take(response)
         except grpc.aio.AioRpcError as e:
@@ -267,6 +271,8 @@ class ControllerClient:
         position = request.position
         try:
             async for chunk in call:
+                if chunk is None:
+                    raise SnapshotUnavailable(f"{self.target} {UNDECODABLE}")
                 code = ErrorCode.of(chunk.error.code)
                 if code is not ErrorCode.NONE:
                     raise SnapshotUnavailable(f"{self.target}: {code.name}: {chunk.error.message}")

@@ -92,6 +92,10 @@ class SubmitStream:
         reason = "the stream ended"
         try:
             while (message := await self._call.read()) is not grpc.aio.EOF:
+                if message is None:  # gRPC gives None for bytes that are no message
+                    reason = "the server sent an answer that cannot be decoded"
+                    self._call.cancel()
+                    break
                 self._is_answered = True
                 for response in message.responses:
                     self._tell(response)

@@ -116,6 +116,8 @@ class FetchStream:
             message = await call.read()
             if message is grpc.aio.EOF:
                 return
+            if message is None:  # gRPC gives None for bytes that are no message
+                raise BadMessage("it is no answer to Fetch")
             self._peer.heard(message.standing)
             response = convert.from_fetch_response(message)
             self._answered = True

@@ -9,8 +9,10 @@ import pytest
 import pytest_asyncio
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, voter_pb2
 
-from broker_agent.client import CallFailed, ControllerClient
-from broker_agent.session.lifecycle import Input, RegisterFailed
+from broker_agent.client import CallFailed, ControllerClient, SnapshotUnavailable
+from broker_agent.session.lifecycle import FetchFailed, Input, RegisterFailed
+from clients.submit_stream import SubmitStream
+from metadata_log.format.errors import ErrorCode
 from metaquorum import AdminClient, MayHaveHappened, Unanswered
 from quorum.core.protocol.inputs import Failure
 from quorum.core.protocol.messages import VoteRequest
@@ -21,7 +23,7 @@ from service_kit.rpc.dial import Dialer
 from service_kit.rpc.forwarding import Forwarder, NoAnswer
 from service_kit.rpc.server import serving
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY
-from tests.quorum.wire.peers.test_peers import ME, THEM, ask, at, dial
+from tests.quorum.wire.peers.test_peers import ME, THEM, ask, at, dial, fetch
 
 
 async def garbage(request: Any, context: Any) -> bytes:
@@ -52,6 +54,17 @@ async def test_a_client_knows_no_outcome(port: int) -> None:
             await client.describe_quorum()
 
 
+async def test_the_calls_of_a_submit_stream_have_no_known_outcome(port: int) -> None:
+    target = f"127.0.0.1:{port}"
+    async with grpc.aio.insecure_channel(target) as channel:
+        stub: Any = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+        stream = SubmitStream(stub.Submit(), target, "", 2.0)
+        answer = await stream.send(delete_topics=admin_pb2.DeleteTopicsRequest(names=["orders"]))
+        with pytest.raises(MayHaveHappened, match="cannot be decoded"):
+            await answer
+        await stream.close()
+
+
 async def test_a_forwarder_knows_no_outcome(port: int) -> None:
     async with Dialer() as dialer:
         forwarder = Forwarder(ControllerChannels(dialer), admin_pb2_grpc.AdminServiceStub)
@@ -69,6 +82,13 @@ async def test_a_request_to_a_peer_fails(port: int) -> None:
     await peers.close()
 
 
+async def test_a_fetch_from_a_peer_fails_before_its_timeout(port: int) -> None:
+    peers = Peers(IDENTITY._replace(node_id=ME.node_id, directory_id=ME.directory_id), dial)
+    peers.set_endpoints({1: at(port)})
+    assert await ask(peers, fetch(1)) is Failure.BROKEN
+    await peers.close()
+
+
 async def test_a_brokers_calls_fail(port: int) -> None:
     reports: asyncio.Queue[Input] = asyncio.Queue()
     async with Dialer() as dialer:
@@ -79,4 +99,12 @@ async def test_a_brokers_calls_fail(port: int) -> None:
             assert isinstance(await reports.get(), RegisterFailed)
         with pytest.raises(CallFailed, match="cannot be decoded"):
             await client.alter_partition(broker_pb2.AlterPartitionRequest(), 2_000)
+        with pytest.raises(SnapshotUnavailable, match="cannot be decoded"):
+            await anext(client.snapshot(broker_pb2.FetchMetadataSnapshotRequest()))
+        client.fetch(broker_pb2.MetadataFetchRequest(number=8))
+        async with asyncio.timeout(2):
+            failed = await reports.get()
+        assert isinstance(failed, FetchFailed)
+        assert (failed.number, failed.code) == (8, ErrorCode.BROKER_NOT_AVAILABLE)
+        assert "cannot be decoded" in failed.message
         await client.close()
