@@ -48,14 +48,14 @@ class Life:
     def become(self, state: BrokerState, reason: str) -> tuple[StateChanged, ...]:
         """Enters `state`. Returns the effect; none if the broker is in `state` already and only the reason is new."""
         self.reason = reason
+        if state in (BrokerState.FENCED, BrokerState.OFFLINE):
+            self.lease.end()  # also for a fenced broker: it has a lease if it was unfenced before it had caught up
         if state is self.state:
             return ()
         assert state in EDGES[self.state], f"{self.state.name} -> {state.name}: {reason}"
         if state is BrokerState.STOPPING:
             self.is_fenced_while_stopping = self.state is BrokerState.FENCED
         self.state = state
-        if state in (BrokerState.FENCED, BrokerState.OFFLINE):
-            self.lease.end()
         return (StateChanged(state, reason),)
 
     def fence(self) -> tuple[StateChanged, ...]:
@@ -64,7 +64,7 @@ class Life:
             return self.become(BrokerState.FENCED, "fenced by the controller")
         if self.state is BrokerState.STOPPING:
             self.is_fenced_while_stopping = True
-            self.lease.end()
+        self.lease.end()
         return ()
 
     def check_invariants(self) -> None:

@@ -17,7 +17,7 @@ as if it were fenced, until a confirmed answer arrives or the controller reports
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum, unique
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.fetch_size import BatchPart
@@ -155,11 +155,6 @@ class Registered:
     broker_epoch: int
 
 
-OF_ONE_CONTROLLER: Final = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INCONSISTENT_CLUSTER_ID})
-"""Refusals that say more about the controller than about a broker that was registered once. For example, the machine of
-controller 2 is set up anew, and a controller of another cluster listens at its address."""
-
-
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
     """The controller refused request `number` with `code`, or did not answer.
@@ -172,12 +167,6 @@ class RequestFailed:
     message: str
     leader: LeaderHint | None = None
     generation: int = 0
-
-    @property
-    def believed_leader(self) -> LeaderHint | None:
-        """The leader that the controller named. A controller that does not authorize this broker, or that belongs to another
-        cluster, is not believed: it might name itself for ever."""
-        return None if self.code in OF_ONE_CONTROLLER else self.leader
 
 
 @dataclass(frozen=True, slots=True)

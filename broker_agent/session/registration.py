@@ -15,7 +15,7 @@ process that was registered once goes on trying, unless another process holds th
 
 from typing import Final
 
-from broker_agent.session.lifecycle import OF_ONE_CONTROLLER, Position
+from broker_agent.session.lifecycle import LeaderHint, Position, RequestFailed
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Uuid
 
@@ -27,7 +27,9 @@ FATAL: Final = frozenset(
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-"""Refusals that another attempt cannot cure: an operator must change something."""
+"""Refusals that end a process before its first registration: an operator must change something. For a process that was registered
+once they say more about the controller. For example, the machine of controller 2 is set up anew, and a controller of another
+cluster listens at its address; or controller 2 no longer leads, and judges by an old image."""
 
 
 class Registration:
@@ -77,10 +79,17 @@ class Registration:
     def is_fatal(self, code: ErrorCode) -> bool:
         """Tells whether a refusal with `code` ends the process at once.
 
-        A process that was registered once has the right certificate and the right cluster id. If a controller does not accept
-        them, that controller is wrong, and the next one is asked.
+        A process that was registered once has the right certificate, cluster id, endpoints and features. If a controller does not
+        accept them, the next controller is asked.
         """
-        return code in FATAL and not (code in OF_ONE_CONTROLLER and self.was_registered)
+        return code in FATAL and not self.was_registered
+
+    def believed_leader(self, failed: RequestFailed) -> LeaderHint | None:
+        """Returns the leader that the controller named; None if the controller is not believed.
+
+        A controller that does not accept a broker that was registered once is not believed: it might name itself for ever.
+        """
+        return None if failed.code in FATAL else failed.leader
 
     def is_given_up(self, code: ErrorCode, now_ms: int) -> bool:
         """Tells whether a refusal with `code` ends the attempts to register."""

@@ -218,7 +218,7 @@ class Session:
         else:
             # The right controller refuses a duplicate: waiting helps, another controller does not.
             turn = failed.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION
-            self._ask_again(now_ms, text, failed.believed_leader, find_controller=turn)
+            self._ask_again(now_ms, text, self._registration.believed_leader(failed), find_controller=turn)
 
     def _register_anew(self, reason: str, now_ms: int) -> None:
         if self.state is BrokerState.STOPPING:
@@ -290,7 +290,7 @@ class Session:
             self._schedule.ask_at(now_ms)
             self._give_work(self._store.reset(text))
         else:
-            self._ask_again(now_ms, text, failed.believed_leader)
+            self._ask_again(now_ms, text, self._registration.believed_leader(failed))
 
     def _ask_again(self, now_ms: int, reason: str, leader: LeaderHint | None, *, find_controller: bool = True) -> None:
         """Asks again after a failure: at once after a hint to the leader, else with back-off."""

@@ -81,6 +81,22 @@ def test_online_needs_a_confirmed_answer() -> None:
     assert broker.session.state is FENCED
 
 
+def test_the_lease_of_an_earlier_session_opens_no_port() -> None:
+    """A broker that was unfenced and has not caught up yet has a lease. The lease ends when the controller fences the broker, or
+    does not know it any more. The next session needs a lease of its own."""
+    behind = Broker().registered().answer(state=ONLINE)
+    assert behind.session.lease_until_ms > behind.now_ms
+    fenced = Broker().registered().answer(state=ONLINE).wait().answer(state=FENCED)
+    assert fenced.session.lease_until_ms == 0
+
+    behind.wait()
+    behind.step(FetchFailed(behind.number(), ErrorCode.STALE_BROKER_EPOCH, "registered anew at 12"), 5).wait()
+    behind.step(Registered(behind.the(Register).number, 12), 5)
+    behind.answer(state=FENCED, batches=b"b", previous_chain=CHAIN, end_offset=13)
+    behind.step(Applied(at(13)), 1).answer(state=ONLINE, lease_ms=0)
+    assert behind.session.state is FENCED
+
+
 def test_unfencing_counts_only_after_its_batches_are_applied() -> None:
     """The cache that clients are answered from must already show this broker unfenced."""
     broker = Broker().registered()
@@ -123,15 +139,15 @@ def test_possible_predecessors_take_turns() -> None:
     assert broker.the(Register).previous_incarnation == two
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        ErrorCode.INCONSISTENT_CLUSTER_ID,
-        ErrorCode.INVALID_REGISTRATION,
-        ErrorCode.UNSUPPORTED_VERSION,
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ],
-)
+FATAL_AT_FIRST = [
+    ErrorCode.INCONSISTENT_CLUSTER_ID,
+    ErrorCode.INVALID_REGISTRATION,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+]
+
+
+@pytest.mark.parametrize("code", FATAL_AT_FIRST)
 def test_what_trying_again_cannot_help_ends_the_process(code: ErrorCode) -> None:
     """The reason is in the exit, and the code is not 0."""
     broker = Broker().step(StoreRecovered(EMPTY_POSITION, ()))
@@ -141,14 +157,12 @@ def test_what_trying_again_cannot_help_ends_the_process(code: ErrorCode) -> None
     assert "the other cluster" in broker.the(Exit).reason
 
 
-OF_ONE_CONTROLLER = [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INCONSISTENT_CLUSTER_ID]
-
-
-@pytest.mark.parametrize("code", OF_ONE_CONTROLLER)
-def test_a_controller_that_does_not_authorize_a_live_broker_is_left_for_the_next_one(code: ErrorCode) -> None:
+@pytest.mark.parametrize("code", FATAL_AT_FIRST)
+def test_a_controller_that_does_not_accept_a_live_broker_is_left_for_the_next_one(code: ErrorCode) -> None:
     """One controller that has the wrong configuration, or none of today's, stops no broker that a majority serves: the process
     that was registered once has shown whose it is. The broker keeps its lease and its state, and asks another controller. Another
-    cluster's controller, started at the address of a dead one, is left in the same way."""
+    cluster's controller, started at the address of a dead one, is left in the same way, and so is a former leader that judges a
+    registration by an old image."""
     broker = Broker().online()
     broker.step(FetchFailed(broker.number(), code, "not broker 101's certificate"), 5)
     assert not broker.has(Exit)
@@ -162,9 +176,9 @@ def test_a_controller_that_does_not_authorize_a_live_broker_is_left_for_the_next
     assert broker.session.state is ONLINE
 
 
-@pytest.mark.parametrize("code", OF_ONE_CONTROLLER)
+@pytest.mark.parametrize("code", FATAL_AT_FIRST)
 @pytest.mark.parametrize("is_registered", [True, False])
-def test_a_controller_that_does_not_authorize_a_live_broker_is_not_asked_whom_to_ask(
+def test_a_controller_that_does_not_accept_a_live_broker_is_not_asked_whom_to_ask(
     is_registered: bool, code: ErrorCode
 ) -> None:
     """A former leader that has not heard of its successor names itself: the broker would come back to it for ever. The next of
@@ -178,8 +192,8 @@ def test_a_controller_that_does_not_authorize_a_live_broker_is_not_asked_whom_to
     assert broker.the(FindController).leader is None
 
 
-@pytest.mark.parametrize("code", OF_ONE_CONTROLLER)
-def test_a_broker_that_was_registered_once_registers_anew_with_whoever_authorizes_it(code: ErrorCode) -> None:
+@pytest.mark.parametrize("code", FATAL_AT_FIRST)
+def test_a_broker_that_was_registered_once_registers_anew_with_whoever_accepts_it(code: ErrorCode) -> None:
     """Also while it is registered no more: what refuses it then is one controller, not the cluster."""
     broker = Broker().online()
     broker.step(FetchFailed(broker.number(), ErrorCode.STALE_BROKER_EPOCH, "registered anew at 40"), 5).wait()
