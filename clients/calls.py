@@ -29,6 +29,7 @@ from clients.errors import (
     error_of_garbage,
 )
 from metadata_log.format.errors import ErrorCode
+from service_kit.process.endpoints import BadEndpoint, parse_host_port
 from service_kit.rpc.api_methods import ADMIN, Kind, changes_nothing
 from service_kit.rpc.dial import was_never_sent
 from service_kit.rpc.forwarding import STAY_HERE
@@ -87,9 +88,13 @@ class Calls:
         """`endpoints`: `host:port` of controllers, or of brokers, which ask the controllers. `dial(target) -> Channel`: makes the
         channels, for example with TLS. `local`: reads see the asked node's own image, which may be old, but never older than
         what this client has seen.
+
+        Raises:
+            BadEndpoint: `endpoints` is empty, or an entry is not `host:port`. (A ValueError.)
         """
-        assert endpoints, "at least one endpoint"
-        self.endpoints = tuple(endpoints)
+        if not endpoints:
+            raise BadEndpoint("no endpoint given; a client needs host:port of at least one controller or broker")
+        self.endpoints = tuple(parse_host_port(endpoint).target for endpoint in endpoints)
         self.timeout_s = timeout_s
         self._cluster_id = cluster_id or ""
         self._dial = dial or _dial_insecurely

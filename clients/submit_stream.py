@@ -94,7 +94,6 @@ class SubmitStream:
             while (message := await self._call.read()) is not grpc.aio.EOF:
                 if message is None:  # gRPC gives None for bytes that are no message
                     reason = "the server sent an answer that cannot be decoded"
-                    self._call.cancel()
                     break
                 self._is_answered = True
                 for response in message.responses:

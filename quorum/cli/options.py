@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from quorum.cli.errors import EXIT_USAGE, CliError, of_admin_error
+from service_kit.process.endpoints import BadEndpoint, parse_host_port
 
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
@@ -57,14 +58,14 @@ class Options:
                 EXIT_USAGE,
             )
         said = self.bootstrap_server if self.bootstrap_controller is None else self.bootstrap_controller
-        text = (
-            DEFAULT_CONTROLLER if said is None else said
-        )  # an empty text is an unset shell variable, and does not mean the default
+        # An empty text is an unset shell variable, and does not mean the default.
+        text = DEFAULT_CONTROLLER if said is None else said
         endpoints = tuple(entry.strip() for entry in text.split(",") if entry.strip())
         for endpoint in endpoints:
-            host, colon, port = endpoint.rpartition(":")
-            if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-                raise CliError(f"{endpoint!r} is no address; write host:port, several with commas between", EXIT_USAGE)
+            try:
+                parse_host_port(endpoint)
+            except BadEndpoint as e:
+                raise CliError(f"{e}; write host:port, several with commas between", EXIT_USAGE) from e
         if not endpoints:
             raise CliError("no address given; write -C host:port", EXIT_USAGE)
         return endpoints

@@ -48,7 +48,7 @@ class ServedCertificate:
         self.expires_s: float | None = None
         """When the certificate that the servers show expires, in seconds since 1970 UTC; None if it was never valid."""
         self.problem = ""
-        """What is wrong with the files; empty if all is well."""
+        """The reason why the files, or the certificate shown, cannot be used; empty if all is well."""
         self.check()
 
     async def keep(self, interval_s: float = INTERVAL_S, tell: Callable[[str], object] | None = None) -> None:
@@ -76,9 +76,8 @@ class ServedCertificate:
             try:
                 read = self._tls.read()
                 expires_s = self._checked()
-                if (
-                    self._tls.read() == read
-                ):  # otherwise they were replaced during the check, and the next look checks them
+                # Files that were replaced during the check are checked by the next call.
+                if self._tls.read() == read:
                     self._shown, self._refused, self.expires_s, self.problem = read, None, expires_s, ""
             except (TlsUnusable, OSError) as e:  # `ssl.SSLError` is an OSError
                 self._refused = read

@@ -70,6 +70,13 @@ def test_both_names_of_the_version_agree() -> None:
     assert flag.output.startswith("metaquorum ")
 
 
+@pytest.mark.parametrize("address", ["c", "http://c:1", "c:0", "c:65536", "c:" + "9" * 5_000, "c:1,::1:9001"])
+def test_an_address_of_another_form_is_refused_before_it_is_asked(run: CliRunner, address: str) -> None:
+    result = run.invoke(cli, ["-C", address, "endpoints"])
+    assert result.exit_code == EXIT_USAGE
+    assert "write host:port" in result.stderr
+
+
 @pytest.mark.parametrize("words", [("-C", "", "endpoints"), ("-b", "", "endpoints"), ("endpoints", "-C", " , ")])
 def test_an_empty_address_is_none(run: CliRunner, words: tuple[str, ...]) -> None:
     """`-C "$CLUSTER"` where the shell has no such variable: the command must not go to whatever runs on this machine."""
@@ -95,9 +102,12 @@ def test_no_duration_is_not_a_number(words: tuple[str, ...]) -> None:
     assert "is no duration" in result.stderr
 
 
-@pytest.mark.parametrize("words", [("topics", "create", "t\udcff"), ("-C", "h\udcff:1", "health")])
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [(("topics", "create", "t\udcff"), "is not UTF-8"), (("-C", "h\udcff:1", "health"), "not a host name")],
+)
 def test_bytes_that_are_no_text_are_wrong_usage(
-    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Python hands on the byte 0xff of a command line as a surrogate, which no message can carry: one line, no traceback."""
     monkeypatch.setattr("sys.argv", ["quorumctl", "--timeout", "0.1", *words])
@@ -105,7 +115,7 @@ def test_bytes_that_are_no_text_are_wrong_usage(
         main()
     assert end.value.code == EXIT_USAGE
     (line,) = capsys.readouterr().err.splitlines()
-    assert "is not UTF-8" in line
+    assert text in line
 
 
 @pytest.mark.parametrize("code", [ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT])

@@ -275,6 +275,13 @@ async def test_no_read_says_that_something_may_have_happened(node: FakeNode, cli
     assert not isinstance(tried.value, MayHaveHappened)
 
 
+@pytest.mark.parametrize("endpoints", [[], [""], ["localhost"], ["http://c:1"], ["c:1", "c:99999"], "127.0.0.1:9001"])
+def test_a_client_takes_only_addresses(endpoints: list[str]) -> None:
+    """gRPC would say that the server failed, ask port 443, or look for a host named 1."""
+    with pytest.raises(ValueError, match=r"host:port|not a host name|not a port"):
+        AdminClient(endpoints)
+
+
 async def test_a_name_that_cannot_be_resolved_was_never_asked() -> None:
     """Nothing was sent to anybody, be it a read or a change; the line says what is wrong with the name."""
     async with AdminClient(["nohost.invalid:9001"], timeout_s=0.5) as client:
