@@ -284,8 +284,8 @@ class Segments:
         i = next((i for i, each in enumerate(self._files) if each.name == name and each.holds(position)), None)
         if i is None:
             return None
-        segment, following = self._files[i], [each.header for each in self._files[i + 1 : i + 2]]
-        end_chain = following[0].previous_chain if following and following[0] else log.end_chain
+        segment = self._files[i]
+        end_chain = self._chain_behind(i, log.end_chain)
         known = self.ledger.overlapping(segment.base_offset, segment.end_offset)
         first, behind = segment.damage(position, end_chain)
         self._opened.clear()
@@ -306,17 +306,37 @@ class Segments:
         self.ledger.forget_below(log.start.start.offset, log.start.chain)
         return damaged
 
+    def _chain_behind(self, index: int, end_chain: bytes) -> bytes:
+        """Return the chain at the end of the `index`-th file; `end_chain` is the chain at the log's end.
+
+        If the next file is missing, the header of the file behind it has the chain of a later offset. The damaged range in
+        the place of the missing file has the right chain.
+        """
+        known = self.ledger.chain_at(self._files[index].end_offset)
+        if known is not None:
+            return known
+        following = [each.header for each in self._files[index + 1 : index + 2]]
+        return following[0].previous_chain if following and following[0] else end_chain
+
     def repair(self, damaged: DamagedRange, batches: Sequence[Batch], start: LogStart) -> None:
         """Put back the records of `damaged`; see `segment_repair`."""
         first = sum(1 for each in self._files if each.end_offset <= damaged.start)
         old = [each for each in self._files[first:] if each.base_offset < damaged.end]
-        header = SegmentHeader(start.start, start.chain, start.timestamp_ms)
-        if damaged.start > start.start.offset and first > 0 and not (old and old[0].base_offset <= damaged.start):
+        end = first + len(old)
+        header: SegmentHeader | None = SegmentHeader(start.start, start.chain, start.timestamp_ms)
+        if first > 0 and self._files[first - 1].base_offset == damaged.start:
+            first -= 1  # only the header of this file is left, and a new file takes its place
+            header = self._files[first].header
+            self._files[first].release()
+        elif damaged.start > start.start.offset and first > 0 and not (old and old[0].base_offset <= damaged.start):
             before = self._files[first - 1].last_batch_below(damaged.start)
+            if before is None:  # the file before has lost its end: that range must be repaired first
+                self._refuse(self.ledger.at(damaged.start - 1))
             assert before is not None, f"nothing ends at {damaged.start}"
             header = SegmentHeader(before.end, before.chain, self.time_below(damaged.start))
+        assert header is not None, f"a file at {damaged.start} without a header and without a gap"
         new = repaired(self._directory, old, damaged, batches, header)
-        self._files[first : first + len(old)] = new
+        self._files[first:end] = new
         self.ledger.repaired(damaged)
         self._opened.clear()
 

@@ -51,8 +51,8 @@ def load(directory: Directory) -> ElectionState | None:
         FlushFailed: the process must stop.
         ForgottenVote: the file is damaged. A node that has forgotten its vote could vote twice in one epoch.
         CorruptLog: a later release has written the file.
-        OSError: the disk cannot read the file, asked twice. The vote is not forgotten: the next start may read the file. If the
-            disks of a majority hang for a moment, no voter must give up its vote.
+        OSError: the disk cannot read the file. The vote is not forgotten: the next start may read the file. If the disks of a
+            majority hang for a moment, no voter must give up its vote.
     """
     directory.flush()
     if not directory.exists(FILE_NAME):

@@ -305,6 +305,8 @@ class Repair:
             return self._pass_over(seen, now_ms)
         if outcome is Outcome.NO_ROOM:
             self._resume_ms = now_ms + REST_MS
+        if outcome is Outcome.MORE_DAMAGE:
+            self._range = None  # the new range may be older, and must be repaired first then
         if outcome is Outcome.DONE:
             self._range = None
             self.mended_ranges += 1

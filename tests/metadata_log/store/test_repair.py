@@ -4,9 +4,10 @@ from random import Random
 
 import pytest
 
-from metadata_log.format.errors import LogFormatError
+from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.records import Topic
+from metadata_log.store.damage import DamagedRangeRead
 from metadata_log.store.log import Log
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from tests.metadata_log.store.damaged_log import (
@@ -38,6 +39,49 @@ def test_a_missing_segment_is_put_back(index: int) -> None:
     assert {name: data.rstrip(b"\x00") for name, data in contents(directory).items()} == {
         name: data.rstrip(b"\x00") for name, data in before.items()
     }
+
+
+@pytest.mark.parametrize("is_zero", [True, False])
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_segment_of_which_only_the_header_is_left_is_filled_again(index: int, is_zero: bool) -> None:
+    """The disk has lost all batches of a segment: the file ends behind the header, or has zeros there."""
+
+    def lose(data: bytearray) -> None:
+        data[SEGMENT_HEADER_BYTES:] = bytes(len(data) - SEGMENT_HEADER_BYTES) if is_zero else b""
+
+    directory, healthy, written = filled(40)
+    before = contents(directory)
+    healthy.close()
+    directory.edit(segments(directory)[index], lose)
+    log = Log.open(directory, config=CONFIG)
+    check_damaged(log, healthy, written)
+    repair_all(log, written)
+    check_mended(directory, log, healthy, written)
+    assert contents(directory) == before
+
+
+def test_rot_in_the_segment_before_a_missing_one_is_repaired_first() -> None:
+    """1. Segment 2 is missing at the start.  2. The last batch of segment 1 rots, and the repair of segment 2 finds that: the
+    header of a new segment 2 needs this batch.  3. Both ranges lead to the right chains, and are repaired, the older one first.
+    """
+    directory, healthy, written = filled(40)
+    healthy.close()
+    first, second, *_ = segments(directory)
+    directory.remove(second)
+    log = Log.open(directory, config=CONFIG)
+    (missing,) = log.damage
+    directory.flip_bit(first, len(contents(directory)[first]) - 1)
+    with pytest.raises(CorruptLog) as found:
+        log.repair(missing, within(missing, written))
+    log.note_damage(found.value)
+    check_damaged(log, healthy, written)
+    rotten, same = log.damage
+    assert (rotten.end, same) == (missing.start, missing)
+    with pytest.raises(DamagedRangeRead) as refused:
+        log.repair(missing, within(missing, written))
+    assert refused.value.damaged == rotten
+    repair_all(log, written)
+    check_mended(directory, log, healthy, written)
 
 
 def test_several_segments_at_once() -> None:

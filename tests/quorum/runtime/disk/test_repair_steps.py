@@ -68,6 +68,18 @@ def test_batches_are_put_back_once_the_range_is_complete() -> None:
     assert repair.mended_ranges == 1
 
 
+def test_damage_before_the_range_is_repaired_first() -> None:
+    """1. All batches of [4, 6) have arrived. 2. Writing them finds that [2, 4) is damaged, too. 3. The repair asks for [2, 4)."""
+    repair = Repair(ME)
+    arrived = ReadLogResponse(ErrorCode.NONE, 1, None, LOG.read(4, 1 << 20, until=6), 0)
+    assert isinstance(repair.step(SEEN, BatchesReceived(2, asked(repair, SEEN, 0), arrived), 0), PutBack)
+    before = DamagedRange(2, 4, LOG.chain_at(2) or b"", DAMAGED.chain_before, "0.log", 300, 1, 3)
+    both = SEEN._replace(damage=(before, DAMAGED))
+    assert repair.step(both, PutBackOver(Outcome.MORE_DAMAGE), 0) is None
+    request = asked(repair, both, 0)
+    assert (request.offset, request.end_offset) == (2, 4)
+
+
 def test_own_and_other_snapshots_take_one_path() -> None:
     """All voters are too old. The node's own snapshot comes first; if it cannot be used, another voter's is downloaded."""
     repair, seen, now_ms = Repair(ME), SEEN._replace(snapshot=SNAPSHOT), 0
