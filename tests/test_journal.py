@@ -1,13 +1,15 @@
 """A proof that was stopped goes on where it was, and only while the code is the same."""
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tests import journal as journals
-from tests.journal import Journal, digest_of_code
+from tests.journal import PROVEN, ROOT, Journal, digest_of_code
 from tests.sim.runner import on_all_cores
 
 
@@ -65,3 +67,21 @@ def test_the_digest_depends_on_every_byte_of_the_code(tmp_path: Path) -> None:
     assert digest_of_code(tmp_path) == before
     (core / "votes.py").write_text("LIMIT = 2\n")
     assert digest_of_code(tmp_path) != before
+
+
+IMPORTED = """
+import sys
+import tests.fuzz.__main__, tests.sim.__main__
+print(*(file for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))), sep="\\n")
+"""
+
+
+@pytest.mark.slow
+def test_the_digest_covers_every_file_that_a_proof_imports() -> None:
+    """The fuzzer mutates the requests of `tests/quorum/wire/good_requests.py`: with other requests its tasks are others."""
+    run = subprocess.run([sys.executable, "-c", IMPORTED], cwd=ROOT, capture_output=True, text=True, check=True)
+    paths = [Path(line) for line in run.stdout.splitlines()]
+    files = [path.relative_to(ROOT) for path in paths if path.is_relative_to(ROOT / "tests")]
+    assert len(files) > 50
+    uncovered = [str(file) for file in files if not any(file.is_relative_to(room) for room in PROVEN)]
+    assert [file for file in uncovered if not file.endswith("__init__.py")] == ["tests/journal.py"]
