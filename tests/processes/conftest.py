@@ -1,7 +1,7 @@
 """Clusters of real daemons, and the few things that all stories about them need.
 
-Nothing here sleeps to let something happen: conditions are polled until a deadline, and what was seen last is in the
-failure. Sessions are short (2 s), so that a fenced broker is not a story of ten seconds.
+No test sleeps and hopes: a condition is polled until a deadline, and a failure shows the last value. Sessions are short (2 s), so
+that a test of a fenced broker does not take ten seconds.
 """
 
 import asyncio
@@ -32,7 +32,10 @@ STATE_NAMES = {number: name.lower() for name, number in broker_pb2.BrokerState.i
 
 
 async def until(probe: Callable[[], Awaitable[T | None]], within_s: float = 15.0) -> T:
-    """What `probe` gives once it gives something; that nobody leads meanwhile is no failure."""
+    """Calls `probe` until it returns a value, also False, and returns the value.
+
+    A refusal is no failure, for example while no controller leads.
+    """
     deadline_s = time.monotonic() + within_s
     last: object = None
     while time.monotonic() < deadline_s:
@@ -103,7 +106,7 @@ class Cluster:
 
 
 async def status_of(broker: str) -> client_pb2.BrokerStatusResponse:
-    """The broker's word about itself."""
+    """Asks the broker for its own status."""
     async with grpc.aio.insecure_channel(broker) as channel:
         stub = client_pb2_grpc.ClusterMetadataServiceStub(channel)  # type: ignore[no-untyped-call]
         status: client_pb2.BrokerStatusResponse = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=5)
@@ -111,13 +114,13 @@ async def status_of(broker: str) -> client_pb2.BrokerStatusResponse:
 
 
 async def image_at(broker: str) -> tuple[int, bytes]:
-    """Where that broker's image stands, and its digest."""
+    """Returns the offset that the broker has applied, and the digest of its image."""
     status = await status_of(broker)
     return status.applied_offset, status.digest
 
 
 def said(node: DevNode) -> list[dict[str, Any]]:
-    """What the daemon has logged, oldest first."""
+    """Returns the daemon's log lines, the oldest first."""
     return [json.loads(line) for line in node.log_path.read_text().splitlines() if line.startswith("{")]
 
 
@@ -136,7 +139,7 @@ def run(module: str, *words: str, env: dict[str, str] | None = None) -> subproce
 async def running(
     directory: Path, brokers: int = 3, *, controller_settings: Mapping[str, str] = CONTROLLER_SETTINGS
 ) -> AsyncIterator[Cluster]:
-    """Three controllers and so many brokers, healthy; nothing of them runs afterwards."""
+    """Runs three healthy controllers and so many brokers; stops all of them at the end of the block."""
     dev = DevCluster.create(
         directory,
         controllers=3,
@@ -164,6 +167,6 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """For tests that stop nothing and leave nothing behind."""
+    """One cluster for all tests that stop no node and leave no topic behind."""
     async with running(tmp_path_factory.mktemp("shared") / "cluster") as cluster:
         yield cluster

@@ -311,7 +311,7 @@ class SimController:
         self.cluster.draw(self, "falls asleep")
 
     def resume(self) -> None:
-        """What has come in meanwhile is waiting, and is taken before any timer: clients last, as `runtime.inbox` has it."""
+        """Takes all events of the pause in one turn, before any timer; clients come last, as in `runtime.inbox`."""
         self.paused = False
         self._naps += 1
         asleep, self._asleep = self._asleep, []
