@@ -23,7 +23,7 @@ from quorum.cli.commands.leaders import requests_for
 from quorum.controller.protocol.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
 from quorum.controller.protocol.happenings import StateReason
 from quorum.core.protocol.problem import Problem, ProblemCode
-from quorum.runtime.protocol.requests import LeaderHint, Refused
+from quorum.runtime.protocol.requests import LeaderHint, NodeStatus, Refused
 from quorum.wire.server import serve
 from tests.processes.certificates import Authority
 from tests.quorum.cli.shapes import shape
@@ -60,6 +60,13 @@ async def quorumctl(*arguments: object) -> Ran:
     stdout, stderr = await process.communicate()
     assert process.returncode is not None
     return Ran(process.returncode, stdout.decode(), stderr.decode())
+
+
+def with_controller_2_at(status: NodeStatus, port: int) -> NodeStatus:
+    """The status of a node that knows this address of controller 2."""
+    endpoint = Endpoint("CONTROLLER", "127.0.0.1", port)
+    replicas = (replace(each, endpoint=endpoint) if each.node_id == 2 else each for each in status.replicas)
+    return replace(status, replicas=tuple(replicas))
 
 
 @pytest.fixture
@@ -150,9 +157,7 @@ async def test_status_without_a_leader_answers_and_says_unhealthy(run: Run, node
     status = node.status()
 
     def leaderless() -> Any:
-        import dataclasses
-
-        return dataclasses.replace(
+        return replace(
             status, role="prospective", leader=LeaderHint(None, 1, None), high_watermark=None,
             no_leader_reason="2, 3 do not answer", no_leader_for_ms=12_345,
         )  # fmt: skip
@@ -170,18 +175,16 @@ async def test_status_without_a_leader_answers_and_says_unhealthy(run: Run, node
 
 async def test_a_silent_voter_is_no_follower_and_counts_as_far_behind(run: Run, node: FakeNode) -> None:
     """It lacks all that the leader holds, since the epoch began; status and replication say so, and end with 10."""
-    import dataclasses
-
     seen = node.status()
     dead = [
-        dataclasses.replace(
+        replace(
             each, status="silent", log_end_offset=None, last_fetch_age_ms=None, last_caught_up_age_ms=None,
             lag=seen.log_end_offset, behind_for_ms=5_000,
         )
         if each.node_id == 2 else each
         for each in seen.replicas
     ]  # fmt: skip
-    led = dataclasses.replace(seen, replicas=tuple(dead))
+    led = replace(seen, replicas=tuple(dead))
     node.status = lambda: led  # type: ignore[method-assign]
     ran = await run("quorum", "status", "-o", "json")
     assert ran.exit_code == 10
@@ -196,16 +199,14 @@ async def test_a_silent_voter_is_no_follower_and_counts_as_far_behind(run: Run, 
 
 async def test_a_follower_alone_cannot_say_that_all_voters_are_heard(run: Run, node: FakeNode) -> None:
     """The leader, controller 2, is out of reach for the command and for controller 1. Controller 3 may be dead for hours."""
-    import dataclasses
-
     seen = node.status()
     unknown = [
-        dataclasses.replace(each, status="follower" if each.node_id == 1 else "unknown", lag=None, behind_for_ms=None,
+        replace(each, status="follower" if each.node_id == 1 else "unknown", lag=None, behind_for_ms=None,
                             last_fetch_age_ms=None, last_caught_up_age_ms=None)
         for each in seen.replicas
     ]  # fmt: skip
     nowhere = LeaderHint(2, 1, Endpoint("CONTROLLER", "127.0.0.1", 1))
-    followed = dataclasses.replace(seen, role="follower", leader=nowhere, replicas=tuple(unknown))
+    followed = replace(seen, role="follower", leader=nowhere, replicas=tuple(unknown))
     node.status = lambda: followed  # type: ignore[method-assign]
     why = "not known, because leader 2 could not be asked, neither from here nor by controller 1\n"
     status = await run("quorum", "status")
@@ -219,21 +220,19 @@ async def test_a_follower_alone_cannot_say_that_all_voters_are_heard(run: Run, n
 
 async def test_health_asks_the_leader_again_about_a_voter_that_has_just_gone(run: Run, node: FakeNode) -> None:
     """Voter 2 refuses connections. The leader heard it 20 ms ago; at the second look, not for 1.2 s."""
-    import dataclasses
-
     seen, looks = node.status(), 0
 
     def status() -> Any:
         nonlocal looks
         looks += 1
         gone = [
-            dataclasses.replace(
+            replace(
                 each, endpoint=Endpoint("CONTROLLER", "127.0.0.1", 1), last_fetch_age_ms=20 if looks == 1 else 1_220
             )
             if each.node_id == 2 else each
             for each in seen.replicas
         ]  # fmt: skip
-        return dataclasses.replace(seen, replicas=tuple(gone))
+        return replace(seen, replicas=tuple(gone))
 
     node.status = status  # type: ignore[method-assign]
     ran = await run("health", "-o", "json")
@@ -244,18 +243,11 @@ async def test_health_asks_the_leader_again_about_a_voter_that_has_just_gone(run
 
 async def test_status_says_what_is_wrong_with_a_follower(run: Run, node: FakeNode) -> None:
     """A follower's disk is known to nobody but itself, so each is asked, whoever answered for the quorum."""
-    import dataclasses
-
     follower = FakeNode()
-    sick = dataclasses.replace(follower.status(), node_id=2, role="follower", problems=(FULL,))
+    sick = replace(follower.status(), node_id=2, role="follower", problems=(FULL,))
     follower.status = lambda: sick  # type: ignore[method-assign]
     async with serve(follower, IDENTITY, ANY_PORT, grace_s=0) as port:
-        seen = node.status()
-        replicas = [
-            dataclasses.replace(each, endpoint=Endpoint("CONTROLLER", "127.0.0.1", port)) if each.node_id == 2 else each
-            for each in seen.replicas
-        ]
-        led = dataclasses.replace(seen, replicas=tuple(replicas))
+        led = with_controller_2_at(node.status(), port)
         node.status = lambda: led  # type: ignore[method-assign]
         assert "Problem: 2: disk_full: the disk is full\n" in (await run("quorum", "status")).stdout
         document = (await run("quorum", "status", "-o", "json")).document
@@ -292,18 +284,11 @@ async def test_health_of_a_cluster_that_is_well(run: Run) -> None:
 
 async def test_a_controller_of_another_cluster_at_a_voters_address_is_not_that_voter(run: Run, node: FakeNode) -> None:
     """Its directory id is no reason to remove the voter and to add it again."""
-    import dataclasses
-
     other = FakeNode()
-    foreign = dataclasses.replace(other.status(), cluster_id="another-cluster", node_id=2, directory_id=b"n" * 16)
+    foreign = replace(other.status(), cluster_id="another-cluster", node_id=2, directory_id=b"n" * 16)
     other.status = lambda: foreign  # type: ignore[method-assign]
     async with serve(other, IDENTITY, ANY_PORT, grace_s=0) as port:
-        seen = node.status()
-        replicas = [
-            dataclasses.replace(each, endpoint=Endpoint("CONTROLLER", "127.0.0.1", port)) if each.node_id == 2 else each
-            for each in seen.replicas
-        ]
-        led = dataclasses.replace(seen, replicas=tuple(replicas))
+        led = with_controller_2_at(node.status(), port)
         node.status = lambda: led  # type: ignore[method-assign]
         document = (await run("health", "-o", "json")).document
     told = f"a controller of another cluster, another-cluster, listens at 127.0.0.1:{port}"
@@ -312,17 +297,15 @@ async def test_a_controller_of_another_cluster_at_a_voters_address_is_not_that_v
 
 async def test_health_finds_a_voter_that_runs_with_another_directory(run: Run, node: FakeNode) -> None:
     """Its quorum-state was lost, so it goes on as an observer without an address: the voter's address still finds it."""
-    import dataclasses
-
     other = FakeNode()
     seen = node.status()
-    forgetful = dataclasses.replace(other.status(), node_id=2, directory_id=b"n" * 16, role="follower")
+    forgetful = replace(other.status(), node_id=2, directory_id=b"n" * 16, role="follower")
     other.status = lambda: forgetful  # type: ignore[method-assign]
     async with serve(other, IDENTITY, ANY_PORT, grace_s=0) as port:
         leader, voter, _ = seen.replicas
-        voter = dataclasses.replace(voter, endpoint=Endpoint("CONTROLLER", "127.0.0.1", port))
-        observer = dataclasses.replace(voter, directory_id=b"n" * 16, endpoint=None, is_voter=False)
-        led = dataclasses.replace(seen, replicas=(leader, voter, observer))
+        voter = replace(voter, endpoint=Endpoint("CONTROLLER", "127.0.0.1", port))
+        observer = replace(voter, directory_id=b"n" * 16, endpoint=None, is_voter=False)
+        led = replace(seen, replicas=(leader, voter, observer))
         node.status = lambda: led  # type: ignore[method-assign]
         ran = await run("health", "-o", "json")
     assert ran.exit_code == 10
@@ -331,9 +314,7 @@ async def test_health_finds_a_voter_that_runs_with_another_directory(run: Run, n
 
 async def test_health_without_a_leader_counts_who_does_not_answer(run: Run, node: FakeNode) -> None:
     """Nobody's word says who is silent: the one voter whose address is not known, or that refuses, is."""
-    import dataclasses
-
-    lost = dataclasses.replace(node.status(), leader=LeaderHint(None, 1, None), role="prospective")
+    lost = replace(node.status(), leader=LeaderHint(None, 1, None), role="prospective")
     node.status = lambda: lost  # type: ignore[method-assign]
     ran = await run("health")
     assert ran.exit_code == 10
@@ -360,15 +341,13 @@ async def test_health_says_why_not_and_ends_with_10(run: Run, node: FakeNode) ->
 
 async def test_health_waits_until_all_is_well_or_time_is_up(run: Run, node: FakeNode) -> None:
     """It says on the way what it waits for; who watches sees each verdict."""
-    import dataclasses
-
     well, left = node.status(), [3]
 
     def at_first_leaderless() -> Any:
         left[0] -= 1
         if left[0] < 0:
             return well
-        return dataclasses.replace(well, leader=LeaderHint(None, 1, None), no_leader_reason="too early")
+        return replace(well, leader=LeaderHint(None, 1, None), no_leader_reason="too early")
 
     node.status = at_first_leaderless  # type: ignore[method-assign]
     ran = await run("health", "--exit-when-healthy", "--timeout", 30)
@@ -472,16 +451,14 @@ async def test_snapshots_are_marked_and_listed(run: Run) -> None:
 
 async def test_a_snapshot_that_a_voter_did_not_write_is_not_everybodys(run: Run, node: FakeNode) -> None:
     """One voter has it, one cannot be asked, one has no known address: the last two are named, and the exit code is 10."""
-    import dataclasses
-
     seen, (_, _, port) = node.status(), node.target.rpartition(":")
     first, second, _ = seen.replicas
     voters = (
-        dataclasses.replace(first, endpoint=Endpoint("CONTROLLER", "127.0.0.1", int(port))),
-        dataclasses.replace(second, endpoint=Endpoint("CONTROLLER", "127.0.0.1", 1)),
-        dataclasses.replace(second, node_id=3, endpoint=None),
+        replace(first, endpoint=Endpoint("CONTROLLER", "127.0.0.1", int(port))),
+        replace(second, endpoint=Endpoint("CONTROLLER", "127.0.0.1", 1)),
+        replace(second, node_id=3, endpoint=None),
     )
-    led = dataclasses.replace(seen, replicas=voters)
+    led = replace(seen, replicas=voters)
     node.status = lambda: led  # type: ignore[method-assign]
     ran = await run("snapshot", "create", "--wait", "-o", "json")
     assert ran.exit_code == 10, ran
@@ -491,7 +468,7 @@ async def test_a_snapshot_that_a_voter_did_not_write_is_not_everybodys(run: Run,
     told = (await run("snapshot", "create", "--wait")).stderr
     assert "2 of 3 voters have not written it" in told and "controller 3: its address is not known" in told
 
-    led = dataclasses.replace(seen, replicas=voters[:1])
+    led = replace(seen, replicas=voters[:1])
     ran = await run("snapshot", "create", "--wait", "-o", "json")
     assert (ran.exit_code, ran.document["not_written_by"]) == (0, [])
 
