@@ -320,8 +320,12 @@ class BrokerStore:
     def _read_incarnations(self) -> tuple[Uuid, ...]:
         try:
             data = self._directory.read(INCARNATIONS_NAME, INCARNATIONS_MAX * _UUID_BYTES)
-        except (FileNotFoundError, FileTooLarge):
-            return ()  # (Too large: no store wrote that. Without a name the predecessor's session has to end first.)
+        except (FileNotFoundError, FileTooLarge):  # too large: no store wrote that
+            return ()
+        except OSError as e:
+            if not is_unreadable(e):
+                raise
+            return ()  # without its predecessor's name the broker waits until the predecessor's session ends
         whole = len(data) - len(data) % _UUID_BYTES
         return tuple(data[at : at + _UUID_BYTES] for at in range(0, whole, _UUID_BYTES))
 

@@ -216,7 +216,7 @@ class StoreBroken:
 
 @dataclass(frozen=True, slots=True)
 class CannotFollow:
-    """The log has a record that this release does not understand, or the disk is full. Dropping the store does not help."""
+    """The log has a record that this release does not understand. Dropping the store does not help."""
 
     reason: str
 

@@ -318,3 +318,22 @@ def test_a_swollen_list_of_predecessors_keeps_no_broker_from_starting(tmp_path: 
     assert store.recover().previous_incarnations == ()
     store.note_attempt(b"2" * 16)
     assert opened(tmp_path).recover().previous_incarnations == (b"2" * 16,)
+
+
+def test_an_unreadable_list_of_predecessors_keeps_no_broker_from_starting(history: History) -> None:
+    """The predecessor's session has to end first, as with a swollen list. The store itself is whole, and stays."""
+    disk = MemoryDirectory("/broker")
+    store = BrokerStore(disk)
+    store.recover()
+    history.write(topic("a"))
+    follow(store, history)
+    store.note_attempt(b"1" * 16)
+    store.close()
+    disk.break_sector("incarnations", 0)
+    store = BrokerStore(disk)
+    recovered = store.recover()
+    assert (recovered.dropped, recovered.previous_incarnations) == (None, ())
+    assert recovered.image == history.image
+    store.note_attempt(b"2" * 16)
+    store.close()
+    assert BrokerStore(disk).recover().previous_incarnations == (b"2" * 16,)
