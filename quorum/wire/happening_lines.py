@@ -8,8 +8,8 @@ The event's name is the kind of the happening, and the fields are its own. `offs
 `principal` and `request_id` are there if a client's request with an id has led to it.
 
 Clients may create thousands of topics in a second, and leaders may change as many ISRs. Of each such kind the log gets at most
-LINES_MAX lines between two looks of `watch`. The others are counted, and told in one line: `more happenings of a kind`. Lines
-about brokers are never left out: an operator asks for them by the broker's id.
+LINES_MAX lines between two looks of `watch`. The others are counted, and told in one line: `more happenings of a kind`. A warning
+is never left out, and neither is a line about a broker: an operator searches for such a line by the broker's id.
 """
 
 from collections import Counter
@@ -45,12 +45,12 @@ class HappeningLines:
 
     def tell(self, told: Told) -> None:
         """Logs the happening, or counts it."""
-        happening = told.happening
-        if isinstance(happening, FREQUENT):
+        happening, is_bad = told.happening, _is_bad(told.happening)
+        if isinstance(happening, FREQUENT) and not is_bad:
             self._since_look[happening.kind] += 1
             if self._since_look[happening.kind] > LINES_MAX:
                 return
-        write = log.warning if _is_bad(happening) else log.info
+        write = log.warning if is_bad else log.info
         write(happening.kind, **_fields(told))
 
     def look(self) -> None:

@@ -97,3 +97,13 @@ def test_a_thousand_topics_in_a_moment_are_a_few_lines() -> None:
     ]  # fmt: skip
     more = lines[-2]
     assert (more["kind"], more["happenings"]) == ("topics created", 1_000 - LINES_MAX)
+
+
+def test_an_election_that_may_lose_data_is_never_left_out() -> None:
+    """An operator gives many leaderships back, and a partition gets a leader from outside the ISR in the same moment."""
+    asked = [at(offset, LeadersElected(1, (f"t{offset}-0: 101",))) for offset in range(100)]
+    lines = lines_of(*asked, at(100, LeadersElected(1, ("orders-0: 102",), unclean=1)), None)
+
+    assert [line["level"] for line in lines] == [*["info"] * LINES_MAX, "warning", "info"]
+    assert (lines[-2]["first"], lines[-2]["unclean"]) == (["orders-0: 102"], 1)
+    assert lines[-1]["happenings"] == 100 - LINES_MAX
