@@ -12,13 +12,12 @@ from quorum.controller.controller import BrokerState, Controller
 from quorum.controller.protocol.commands import (
     AlterPartition,
     AlterPartitionReply,
-    BrokerContact,
     FenceExpiredBrokers,
     IsrMember,
     PartitionAlteration,
 )
 from quorum.controller.protocol.config import ControllerConfig
-from tests.quorum.controller.cluster import Cluster, incarnation
+from tests.quorum.controller.cluster import Cluster
 
 SESSION_MS = ControllerConfig().session_timeout_ms
 
@@ -153,8 +152,8 @@ def test_a_new_controller_takes_a_shutdown_over() -> None:
     cluster = Cluster(3, config=ControllerConfig(slice_changes_max=2, slice_partitions_max=2))
     for name in "abcdef":
         cluster.assign(name, (0, 1), (0, 2))
-    contact = BrokerContact(0, cluster.image.brokers[0].broker_epoch, incarnation(0), cluster.image.offset, False, True)
-    cluster.fold(cluster.controller.decide(cluster.image, contact, cluster.now_ms))
+    asked = cluster.said_by(0, wants_shut_down=True)
+    cluster.fold(cluster.controller.decide(cluster.image, asked, cluster.now_ms))
     assert cluster.image.brokers[0].in_controlled_shutdown
     assert any(0 in cluster.leaders(name) for name in "abcdef")
 

@@ -1,31 +1,13 @@
 """Brokers that wait for news, and what has become of the log when it comes."""
 
 from metadata_log.format.ids import NodeId
-from metadata_log.format.records import Endpoint, FeatureRange
-from quorum.controller.protocol.commands import RegisterBrokerCommand, RegisterBrokerReply
 from quorum.runtime.active.broker_feed import WAKE_AT_ONCE_MAX
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import FetchResult, MetadataFetch, MetadataFetched
-from quorum.runtime.protocol.world import BrokerFetch, ReplyTo, SnapshotWanted, Submission
+from quorum.runtime.protocol.world import BrokerFetch, ReplyTo, SnapshotWanted
 from snapshots.policy import RetentionPolicy
+from tests.quorum.runtime.active.brokers import register, uuid
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
-
-
-def uuid(broker_id: NodeId) -> bytes:
-    return (1 + broker_id).to_bytes(16, "big")
-
-
-def register(lone: LoneNode, broker_id: NodeId) -> int:
-    """Gives the broker's epoch."""
-    endpoints = (Endpoint("CLIENT", "127.0.0.1", 9_000 + broker_id),)
-    features = (FeatureRange("metadata.version", 1, 1),)
-    command = RegisterBrokerCommand(broker_id, uuid(broker_id), endpoints, features, None, (uuid(1_000 + broker_id),))
-    reply_to = lone.new_reply_to()
-    lone.turn(Submission(command, reply_to, lone.now_ms + 1_000))
-    lone.run_until_idle()
-    reply = lone.answers[reply_to]
-    assert isinstance(reply, RegisterBrokerReply)
-    return reply.broker_epoch
 
 
 def fetch(lone: LoneNode, broker_id: NodeId, broker_epoch: int, max_wait_ms: int) -> ReplyTo:

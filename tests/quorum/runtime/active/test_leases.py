@@ -1,30 +1,9 @@
 """The lease that comes with a broker's fetch: given only while nothing is decided that takes its leaderships away."""
 
-from metadata_log.format.records import Endpoint, FeatureRange
-from quorum.controller.protocol.commands import RegisterBrokerCommand, RegisterBrokerReply
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched
-from quorum.runtime.protocol.world import BrokerFetch, Submission
+from quorum.runtime.protocol.world import BrokerFetch
+from tests.quorum.runtime.active.brokers import register, uuid
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
-
-INCARNATION = bytes(15) + b"\x01"
-
-
-def _registered(lone: LoneNode) -> int:
-    """Broker 7 registers; gives its epoch."""
-    command = RegisterBrokerCommand(
-        7,
-        INCARNATION,
-        (Endpoint("CLIENT", "127.0.0.1", 9_007),),
-        (FeatureRange("metadata.version", 1, 1),),
-        None,
-        (bytes(15) + b"\x07",),
-    )
-    reply_to = lone.new_reply_to()
-    lone.turn(Submission(command, reply_to, lone.now_ms + 1_000))
-    lone.run_until_idle()
-    reply = lone.answers[reply_to]
-    assert isinstance(reply, RegisterBrokerReply)
-    return reply.broker_epoch
 
 
 def _fetch(lone: LoneNode, broker_epoch: int, offset: int) -> MetadataFetched:
@@ -33,7 +12,7 @@ def _fetch(lone: LoneNode, broker_epoch: int, offset: int) -> MetadataFetched:
     chain, epoch = log.chain_at(offset), log.shape.epoch_below(offset)
     assert chain is not None
     assert epoch is not None
-    fetch = MetadataFetch(7, broker_epoch, INCARNATION, offset, epoch, chain, False, False, (), 0, 1 << 20)
+    fetch = MetadataFetch(7, broker_epoch, uuid(7), offset, epoch, chain, False, False, (), 0, 1 << 20)
     reply_to = lone.new_reply_to()
     lone.turn(BrokerFetch(fetch, reply_to))
     answer = lone.answers[reply_to]
@@ -50,7 +29,7 @@ def test_no_lease_between_a_fencing_and_the_broker_that_has_applied_it() -> None
     """
     lone = LoneNode(formatted_disk(voters_of([1])))
     lone.run_until_idle()
-    broker_epoch = _registered(lone)
+    broker_epoch = register(lone, 7)
     _fetch(lone, broker_epoch, lone.node.state.applied)  # this contact unfences it
     lone.run_until_idle()
     before = lone.node.state.applied
