@@ -65,7 +65,7 @@ class Why(Enum):
     VOTE_WON = "a majority has voted for this node"
     VOTE_LOST = "the election timeout passed before a majority had voted for this node"
     QUORUM_LOST = "no majority of the voters has made progress for the check-quorum timeout"
-    ASKED = "the leader was asked to step down, or its process is shutting down"
+    ASKED = "the leader was asked to step down, its own state may be wrong, or its process is shutting down"
     REMOVED = "the voter set without this leader is committed"
     ACCUSED = "a majority of the voters has another history than this leader"
     UNFIT = "the log is damaged or the disk is full; the node neither leads nor campaigns until that has ended"

@@ -74,7 +74,7 @@ class Agreement:
     def resign_if_stopped(self) -> None:
         """Resigns if the node has stopped applying: an active controller must not decide by a wrong image."""
         if self._state.stopped is not None:
-            self._resign(self._state.stopped)
+            self._resign()
 
     def _make_way_for(self, request: FetchRequest) -> None:
         """Resigns in favour of the voter that has just fetched. The leader has stopped applying, so it can never become active.
@@ -88,7 +88,7 @@ class Agreement:
         assert state.stopped is not None
         holds_all = request.epoch == core.epoch and request.fetch_offset == core.shape.end
         if holds_all and not request.damaged and request.digest and request.applied_offset > state.applied:
-            self._resign(state.stopped)
+            self._resign()
 
     def _stop(self, reason: str) -> None:
         if self._state.stopped is None:

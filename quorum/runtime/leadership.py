@@ -58,7 +58,7 @@ class Leadership:
             logger.error(
                 "node %d resigns: a decision failed by a bug in this program (please report): %s", self._node_id, e
             )
-            self._resign(f"a decision failed by a bug in this program: {e}")
+            self._resign()
 
     def take(self, event: Submission | Read | SnapshotWanted, now_ms: int) -> None:
         """Takes a client's request: decided, held, or refused with NOT_CONTROLLER."""

@@ -51,6 +51,6 @@ class Parts:
     inputs to the core.
     """
 
-    def resign(self, reason: str) -> None:
+    def resign(self) -> None:
         """Ends the node's leadership in the present epoch; without effect on a node that does not lead."""
-        self.step(raft.Resign(self.core.epoch, reason))
+        self.step(raft.Resign(self.core.epoch))

@@ -523,7 +523,7 @@ class Cluster:
         self[node_id].feed(ConfirmReads(token))
 
     def resign(self, node_id: NodeId) -> None:
-        self[node_id].feed(Resign(self[node_id].up.epoch, "asked"))
+        self[node_id].feed(Resign(self[node_id].up.epoch))
 
     def shut_down(self, node_id: NodeId) -> None:
         self[node_id].feed(ShutDown())

@@ -76,7 +76,7 @@ def test_a_newer_fetch_replaces_the_parked_one() -> None:
 def test_parked_fetches_hear_when_leadership_ends() -> None:
     """KIP-595, KAFKA-10677."""
     solo = working_leader()
-    effects = solo.step(Resign(3, "a test"))
+    effects = solo.step(Resign(3))
     replies = [e.response for e in effects if isinstance(e, Reply)]
 
     assert [r.error for r in replies] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
@@ -146,7 +146,7 @@ def test_a_leader_that_resigns_names_its_successors() -> None:
     solo = working_leader()
     solo.append()
     solo.fetch(3, high_watermark=4)
-    effects = solo.step(Resign(3, "a test"))
+    effects = solo.step(Resign(3))
     ends = requests(effects, EndQuorumEpochRequest)
 
     assert [end.destination for end in ends] == [2, 3]
@@ -159,7 +159,7 @@ def test_resigning_from_an_epoch_that_is_over_does_nothing() -> None:
     """A state machine's late request must not end a later leadership."""
     solo = working_leader()
 
-    assert solo.step(Resign(2, "late")) == []
+    assert solo.step(Resign(2)) == []
     assert solo.core.is_leading
 
 

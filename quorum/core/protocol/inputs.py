@@ -164,10 +164,9 @@ class ConfirmReads:
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """Step down in `epoch` if this node leads it: the state machine failed, or an operator asked."""
+    """Step down in `epoch` if this node leads it: its image, or the soft state of its controller, may be wrong."""
 
     epoch: Epoch
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

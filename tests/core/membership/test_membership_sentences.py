@@ -337,7 +337,7 @@ def test_the_set_stays_changed_when_the_time_is_over() -> None:
 def test_a_change_that_still_waits_ends_with_the_term() -> None:
     solo = working_leader()
     solo.request(add())
-    said = answer(solo.step(Resign(3, "a test")))
+    said = answer(solo.step(Resign(3)))
 
     assert (said.error, said.offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
     assert said.message.endswith("nothing was done")
@@ -596,7 +596,7 @@ def test_a_voter_that_would_not_run_is_the_last_of_the_successors() -> None:
     solo = working_leader()
     solo.append()
     solo.fetch(2, damaged=True)
-    assert ended(solo.step(Resign(solo.core.epoch, "asked"))) == (3, 2), "although 2 is further"
+    assert ended(solo.step(Resign(solo.core.epoch))) == (3, 2), "although 2 is further"
 
 
 def test_a_voter_whose_image_is_the_odd_one_is_no_target() -> None:
@@ -611,7 +611,7 @@ def test_a_voter_that_applies_nothing_any_more_is_no_target_and_the_last_of_the_
     solo.append()
     solo.fetch(2, applied_offset=3)
     assert "stopped applying" in answer(solo.request(transfer(2))).message
-    assert ended(solo.step(Resign(solo.core.epoch, "asked"))) == (3, 2), "although 2 is further"
+    assert ended(solo.step(Resign(solo.core.epoch))) == (3, 2), "although 2 is further"
 
 
 def test_a_target_must_hold_what_was_there_when_it_was_asked_for() -> None:
