@@ -22,8 +22,12 @@ def spent(pid: int) -> Spent:
     """Returns what the process has spent; threads that have ended are not counted."""
     cpu_ns = switches = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
-        cpu_ns += int((task / "schedstat").read_text().split()[0])
-        lines = (task / "status").read_text().splitlines()
+        try:
+            cpu = (task / "schedstat").read_text()
+            lines = (task / "status").read_text().splitlines()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # the thread has ended since the directory was listed
+        cpu_ns += int(cpu.split()[0])
         switches += sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt"))
     return Spent(cpu_ns, switches)
 
