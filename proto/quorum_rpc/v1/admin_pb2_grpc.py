@@ -307,8 +307,8 @@ class AdminServiceServicer(object):
 
     def RemoveVoter(self, request, context):
         """Removes a voter from the voter set (KIP-853). A removed controller that runs becomes an observer. Errors:
-        VOTER_NOT_FOUND (the controller is no voter, or is the only voter), NOT_READY (as for AddVoter). With a `request_id`: as for
-        AddVoter, if exactly this voter was removed.
+        VOTER_NOT_FOUND (the controller is no voter, or is the only voter), NOT_READY (as for AddVoter). With a
+        `request_id`: as for AddVoter, if exactly this voter was removed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
