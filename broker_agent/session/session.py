@@ -211,10 +211,8 @@ class Session:
         elif self._registration.is_fatal(failed.code):
             self._exit(1, text)
         elif self._registration.is_given_up(failed.code, now_ms):
-            waited_ms = self._config.initial_registration_timeout_ms
-            self._exit(
-                1, f"not registered within {waited_ms} ms (initial.broker.registration.timeout.ms); last answer: {text}"
-            )
+            limit = f"{self._config.initial_registration_timeout_ms} ms (initial.broker.registration.timeout.ms)"
+            self._exit(1, f"not registered within {limit}; last answer: {text}")
         else:
             # The right controller refuses a duplicate: waiting helps, another controller does not.
             turn = failed.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION

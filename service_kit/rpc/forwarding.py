@@ -117,8 +117,8 @@ class Forwarder:
             why = str(e) or "no connection in time"
             raise NoAnswer(f"{target} cannot be reached: {why}", never_sent=True, is_read=is_read) from e
         except _Stopped:
-            pass  # nothing was sent yet
-        self._check_not_stopping(target, is_read)  # the forwarder may have stopped meanwhile
+            pass  # nothing was sent yet, and the next line says so: only a forwarder that stops raises _Stopped
+        self._check_not_stopping(target, is_read)
         asked, left_s = type(request)(), max(0.0, deadline_s - loop.time())
         asked.CopyFrom(request)
         asked.context.timeout_ms = max(1, int((left_s - ANSWER_GRACE_S) * 1_000))
