@@ -138,8 +138,8 @@ class DevCluster:
     async def up(self, timeout_s: float = UP_TIMEOUT_S) -> dict[str, str]:
         """Starts every stopped node, and waits until the controllers follow a leader and every broker is online.
 
-        A node whose data directory was wiped, or belongs to another node, is left out if the other controllers are a majority. A
-        config file that is missing is written anew.
+        A node whose data directory was wiped, is a file, or belongs to another node, is left out if the other controllers are a
+        majority. A config file that is missing is written anew.
 
         Returns the nodes that were left out: by name, the reason and the way back. An empty result means that all nodes are well.
 

@@ -163,8 +163,11 @@ def write(layout: Layout) -> None:
 
 
 def write_config(layout: Layout, node: DevNode) -> None:
-    """Writes the config file of `node` if it is missing: at the beginning, and after the node's whole directory was removed."""
-    if node.config_path.exists():
+    """Writes the config file of `node` if it is missing: at the beginning, and after the node's whole directory was removed.
+
+    Does nothing while a file has the place of the node's directory.
+    """
+    if node.config_path.exists() or _file_in_the_way(node) == node.directory:
         return
     values = {**_config(layout, node), **layout.settings.get(node.role, {})}
     node.directory.mkdir(parents=True, exist_ok=True)
@@ -217,13 +220,18 @@ def _node(directory: Path, values: Mapping[str, Any]) -> DevNode:
 
 
 def strays(layout: Layout) -> dict[DevNode, str]:
-    """The nodes whose data directory was wiped or belongs to another node than `cluster.json` says, each with the reason."""
+    """The nodes whose data directory was wiped, is a file, or belongs to another node than `cluster.json` says, each with the
+    reason.
+    """
     found = {node: _why_stray(layout, node) for node in layout.nodes}
     return {node: why for node, why in found.items() if why is not None}
 
 
 def _why_stray(layout: Layout, node: DevNode) -> str | None:
     path = node.data_directory
+    file = _file_in_the_way(node)
+    if file is not None:
+        return f"{file} is a file, and should be a directory of {node.name}"
     try:
         found = read_identity(RealDirectory(path)) if path.is_dir() else None
     except LogFormatError as e:
@@ -238,13 +246,22 @@ def _why_stray(layout: Layout, node: DevNode) -> str | None:
     )
 
 
+def _file_in_the_way(node: DevNode) -> Path | None:
+    """The path of a file that has the place of a directory of `node`; None if there is none."""
+    paths = (node.directory, node.data_directory)
+    return next((path for path in paths if path.exists() and not path.is_dir()), None)
+
+
 def way_back(layout: Layout, node: DevNode, running: DevNode) -> str:
     """Names the commands that bring `node` back with an empty data directory; `running` and a majority must run.
 
     A controller comes back as a new voter: its old votes were lost with its disk (deploy/runbook.md).
     """
+    here = quote(str(layout.directory))
+    if _file_in_the_way(node) is not None:
+        return f"Move the file away, and run `quorumctl dev up --dir {here}` again: it names the next commands"
     config = quote(str(node.config_path))
-    start = f"`quorumctl dev start --dir {quote(str(layout.directory))} {node.name}`"
+    start = f"`quorumctl dev start --dir {here} {node.name}`"
     form = f"`quorumctl storage format --config {config}"
     if node.role != "controller":
         return f"Put the right directory there; or, with none there, {form} --cluster-id {layout.cluster_id}`, then {start}"

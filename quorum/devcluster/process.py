@@ -40,7 +40,7 @@ def pid_of(node: DevNode) -> int | None:
     try:
         pid_text, birth = node.pid_path.read_text().split()
         pid = int(pid_text)
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return pid if _runs(pid) and _birth(pid) == birth else None
 

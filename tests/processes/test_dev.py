@@ -72,9 +72,9 @@ def commands(text: str) -> list[list[str]]:
 
 
 def test_a_node_that_is_not_well_is_told_from_one_that_is(directory: Path) -> None:
-    """A paused node, one that dies as soon as it is started, one whose directories were wiped: each is named, with what to do.
+    """A paused node, one that dies as soon as it is started, one whose directory is a file: each is named, with what to do.
 
-    The wiped one keeps nobody else down, and the commands that `dev up` names bring it back as they stand there.
+    The node without a directory keeps no other node down, and the commands that `dev up` names bring it back as they stand there.
     """
     here = ("--dir", str(directory))
     assert quorumctl("dev", "up", *here, "--controllers", "3", "--brokers", "1").returncode == 0
@@ -99,11 +99,17 @@ def test_a_node_that_is_not_well_is_told_from_one_that_is(directory: Path) -> No
     assert started.returncode == 0, started
 
     assert quorumctl("dev", "down", *here).returncode == 0
-    shutil.rmtree(directory / "controller-3")  # its config.yaml too, which the commands below need
+    lost = directory / "controller-3"
+    shutil.rmtree(lost)  # its config.yaml too, which the commands below need
+    lost.write_text("a file, and no directory")
     up = quorumctl("dev", "up", *here)
     assert up.returncode == 10, up
-    assert "controller-3 was not started" in up.stderr and "healthy" not in up.stderr.splitlines()
+    assert f"controller-3 was not started: {lost} is a file" in up.stderr and "healthy" not in up.stderr.splitlines()
     assert quorumctl("dev", "status", *here).returncode == 10
+    lost.unlink()
+    (repeat,) = commands(up.stderr)
+    up = quorumctl(*repeat)
+    assert up.returncode == 4 and "controller-3 cannot be started" in up.stderr, up
     way_back = commands(up.stderr)
     assert [words[0] for words in way_back] == ["storage", "dev", "-C", "-C"], up.stderr
     for words in way_back:

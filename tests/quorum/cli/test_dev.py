@@ -195,6 +195,30 @@ async def test_one_wiped_directory_is_told_from_a_lost_majority(tmp_path: Path) 
     assert cluster.running() == []
 
 
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_file_in_the_place_of_a_directory_is_named(tmp_path: Path, is_whole: bool) -> None:
+    """1. Broker 101's directory, or its data directory, is a file.  2. `dev up` and `dev status` take the broker for stopped, and
+    name the file.  3. The file is moved away: `dev up` writes the config file that the next commands read."""
+    cluster = DevCluster.create(tmp_path / "c", controllers=1, brokers=1)
+    controller, broker = cluster.nodes
+    file = broker.directory if is_whole else broker.data_directory
+    shutil.rmtree(file)
+    file.write_text("not a directory")
+    assert cluster.running() == []
+    strays = layouts.strays(cluster.layout)
+    assert strays == {broker: f"{file} is a file, and should be a directory of broker-101"}
+    layouts.write_config(cluster.layout, broker)
+    assert file.read_text() == "not a directory"
+    assert "Move the file away" in layouts.way_back(cluster.layout, broker, controller)
+    status = run("status", "--dir", tmp_path / "c")
+    assert (status.exit_code, "broker-101: it does not run" in status.stdout) == (10, True)
+
+    file.unlink()
+    layouts.write_config(cluster.layout, broker)
+    assert broker.config_path.exists()
+    assert "storage format" in layouts.way_back(cluster.layout, broker, controller)
+
+
 async def test_a_controller_that_has_lost_its_vote_is_not_well(tmp_path: Path) -> None:
     """It runs and follows a leader, and its id votes with another directory: the quorum has one voter less than it seems."""
     node = FakeNode()
