@@ -302,6 +302,9 @@ class Repair:
 
     def _after_put_back(self, seen: Seen, outcome: Outcome, now_ms: int) -> Effect | None:
         if outcome is Outcome.REFUSED:
+            if (self._turns + 1) % max(1, len(seen.others)) == 0:
+                # Two voters with another history here would be asked in turn without a rest: each sends a complete range.
+                self._resume_ms = now_ms + REST_MS
             return self._pass_over(seen, now_ms)
         if outcome is Outcome.NO_ROOM:
             self._resume_ms = now_ms + REST_MS

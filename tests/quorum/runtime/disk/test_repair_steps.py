@@ -80,6 +80,23 @@ def test_damage_before_the_range_is_repaired_first() -> None:
     assert (request.offset, request.end_offset) == (2, 4)
 
 
+def test_the_repair_rests_after_batches_of_another_history() -> None:
+    """Voters 2 and 3 have other records in the range. The leader will replace the range on this node, but this node's disk is
+    full, and holds the fetch. 1. The batches of 2 lead to another chain: the repair asks 3 at once. 2. The batches of 3 do, too:
+    the repair rests before it asks 2 again.
+    """
+    repair, now_ms = Repair(ME), 0
+    arrived = ReadLogResponse(ErrorCode.NONE, 1, None, LOG.read(4, 1 << 20, until=6), 0)
+    for source in (2, 3, 2, 3):
+        effect = repair.step(SEEN, Tick(), now_ms)
+        assert isinstance(effect, Ask) and effect.node_id == source
+        request = effect.request
+        assert isinstance(repair.step(SEEN, BatchesReceived(source, request, arrived), now_ms), PutBack)
+        assert repair.step(SEEN, PutBackOver(Outcome.REFUSED), now_ms) is None
+        now_ms += REST_MS if source == 3 else 0
+        assert repair.next_deadline_ms(has_damage=True) == now_ms
+
+
 def test_own_and_other_snapshots_take_one_path() -> None:
     """All voters are too old. The node's own snapshot comes first; if it cannot be used, another voter's is downloaded."""
     repair, seen, now_ms = Repair(ME), SEEN._replace(snapshot=SNAPSHOT), 0
