@@ -220,12 +220,12 @@ def test_wherever_an_opening_ends_what_it_cuts_is_kept(crash: str) -> None:
             directory.edit(name, lambda data: data.__setitem__(slice(200, None), b"\xff" * (len(data) - 200)))
         before = contents(directory)
         directory.cut_power_after(operations)
-        is_whole = False
         try:
             Log.open(directory, config=CONFIG, accept_loss=True)
-            is_whole = True
         except PowerCut:
-            pass
+            is_whole = False
+        else:
+            is_whole = True
         directory = directory.kill() if crash == "kill" else directory.crash(random.Random(operations))
         log = Log.open(directory, config=CONFIG, accept_loss=True)
         assert log.lost is not None

@@ -28,6 +28,16 @@ from tests.metadata_log.store.damaged_log import (
 from tests.sim.world.disk import MemoryDirectory, PowerCut
 
 
+def after_a_power_cut(directory: MemoryDirectory, step: int) -> MemoryDirectory | None:
+    """Cut the power at this step of an opening that accepts a loss. Return the remains; None if the opening has fewer steps."""
+    directory.cut_power_after(step)
+    try:
+        Log.open(directory, config=CONFIG, accept_loss=True)
+    except PowerCut:
+        return directory.crash(Random(step))
+    return None
+
+
 def test_a_truncation_into_the_damage_is_a_loss_that_is_said() -> None:
     """The leader's log differs from this log from a damaged record on. The damaged records before may be committed, so
     a node that goes on without them has lost acknowledged records, and must say so.
@@ -65,13 +75,10 @@ def test_a_loss_of_all_records_survives_a_power_cut_at_any_step() -> None:
         healthy.close()
         (name,) = segments(directory)
         directory.edit(name, lambda content: content.__delitem__(slice(SEGMENT_HEADER_BYTES, None)))
-        directory.cut_power_after(step)
-        try:
-            Log.open(directory, config=CONFIG, accept_loss=True)
-        except PowerCut:
-            directory = directory.crash(Random(step))
-        else:
+        remains = after_a_power_cut(directory, step)
+        if remains is None:
             break
+        directory = remains
         log = Log.open(directory, config=CONFIG, accept_loss=True)
         assert (log.lost, log.end, log.shape.chain) == (Flushed(6, healthy.shape.chain), 0, genesis_chain("", b""))
     assert step > 5
@@ -184,13 +191,10 @@ def test_an_accepted_loss_survives_a_power_cut_at_any_step() -> None:
     for step in range(1, 40):
         directory, healthy, written = filled()
         damage_the_end(directory, healthy)
-        directory.cut_power_after(step)
-        try:
-            Log.open(directory, config=CONFIG, accept_loss=True)
-        except PowerCut:
-            directory = directory.crash(Random(step))
-        else:
+        remains = after_a_power_cut(directory, step)
+        if remains is None:
             break
+        directory = remains
         with pytest.raises(LostTail):
             Log.open(directory, config=CONFIG)
         log = Log.open(directory, config=CONFIG, accept_loss=True)

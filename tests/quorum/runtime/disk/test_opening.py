@@ -328,17 +328,21 @@ def test_a_forgotten_vote_takes_a_lost_end_with_it() -> None:
     assert opened.identity.directory_id == NEW_ID and opened.disk_trust == FULL and opened.log.lost is None
 
 
-def _with_a_snapshot(epoch_of_the_other: int) -> MemoryDirectory:
-    """A node that has written a snapshot, and whose log was replaced by one of another history that is as long."""
-    disk = formatted_disk(OURS)
-    lone = LoneNode(disk)
+def _lone_node_with_a_snapshot() -> tuple[LoneNode, OffsetAndEpoch]:
+    lone = LoneNode(formatted_disk(OURS))
     lone.run_until_idle()
     lone.turn(SnapshotWanted("for the test", lone.new_reply_to(), lone.now_ms + 1_000))
     lone.run_until_idle()
     snapshot = lone.node.log.shape.snapshot
     assert snapshot is not None
+    return lone, snapshot
+
+
+def _with_a_snapshot(epoch_of_the_other: int) -> MemoryDirectory:
+    """A node that has written a snapshot, and whose log was replaced by one of another history that is as long."""
+    lone, snapshot = _lone_node_with_a_snapshot()
     lone.node.log.close()
-    metadata = disk.subdirectory("@metadata")
+    metadata = lone.disk.subdirectory("@metadata")
     for name in metadata.names():
         if not name.endswith(".checkpoint"):
             metadata.remove(name)
@@ -346,7 +350,7 @@ def _with_a_snapshot(epoch_of_the_other: int) -> MemoryDirectory:
     for _ in range(snapshot.offset + 3):
         other.append([NoOp()], snapshot.epoch + epoch_of_the_other, 1)
     other.flush()
-    return disk
+    return lone.disk
 
 
 def test_a_snapshot_and_a_log_that_do_not_belong_together() -> None:
@@ -366,14 +370,8 @@ def test_a_snapshot_that_has_replaced_the_log_counts() -> None:
 
 def test_a_damaged_snapshot_is_passed_over_and_said_to_be(caplog: pytest.LogCaptureFixture) -> None:
     """The log reaches back to its beginning, so the node starts; and whoever reads its log learns of the disk."""
-    disk = formatted_disk(OURS)
-    lone = LoneNode(disk)
-    lone.run_until_idle()
-    lone.turn(SnapshotWanted("for the test", lone.new_reply_to(), lone.now_ms + 1_000))
-    lone.run_until_idle()
-    snapshot = lone.node.log.shape.snapshot
-    assert snapshot is not None
-    again = disk.kill()
+    lone, snapshot = _lone_node_with_a_snapshot()
+    again = lone.disk.kill()
     open_directory(again, _identity(), NodeConfig()).log.close()
     assert not caplog.messages
     with closing(again.subdirectory("@metadata").open(snapshot_name(snapshot))) as file:

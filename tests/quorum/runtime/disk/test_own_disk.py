@@ -1,4 +1,4 @@
-"""What a damaged node does by itself when no other voter can help: it starts its log at its own snapshot."""
+"""A damaged node without help: when no other voter has the lost records, the node starts its log at its own snapshot."""
 
 import pytest
 
@@ -17,14 +17,13 @@ IN_A_BATCH = SEGMENT_HEADER_BYTES + 85
 TEN_MINUTES_MS = 600_000
 
 
-def with_snapshot(*, rotten: bool) -> DamagedNode:
-    """A node that has just found damage below its own snapshot; `rotten`: it is more than a read that failed once."""
+def with_snapshot() -> DamagedNode:
+    """A node that has just found damage below its own snapshot."""
     it = DamagedNode(damaged_at=None)
     node, snapshot = it.lone.node, it.snapshot_at(19)
     node.snapshotter.store.write(snapshot.meta, snapshot.image)
     node.log.note_snapshot(snapshot.meta.end)
-    if rotten:
-        it.metadata.flip_bit(it.name, IN_A_BATCH)
+    it.metadata.flip_bit(it.name, IN_A_BATCH)
     node.disk.found_damage(CorruptLog.at(f"{it.metadata.path_text}/{it.name}", SEGMENT_HEADER_BYTES, 0, "rot"))
     it.lone.turn()
     return it
@@ -52,7 +51,7 @@ def test_a_lone_voter_waits_for_a_restart_which_judges_its_disk_anew(rotten: boo
 
 def test_what_is_mended_while_the_last_one_is_asked_is_not_given_up() -> None:
     """For rounds those who answer have nothing. The last of them fails when there is nothing left to ask for."""
-    it = with_snapshot(rotten=True)
+    it = with_snapshot()
     log = it.lone.node.log
     for rounds in range(PATIENCE_ROUNDS):
         it.answer(ReadLogResponse(ErrorCode.STORAGE_ERROR, LAST_EPOCH, None))
@@ -68,7 +67,7 @@ def test_what_is_mended_while_the_last_one_is_asked_is_not_given_up() -> None:
 
 def test_a_log_is_stood_on_its_own_snapshot_though_the_disk_is_full() -> None:
     """It takes a few bytes to say where the log starts: the ballast has room for that, and what goes makes more."""
-    it = with_snapshot(rotten=True)
+    it = with_snapshot()
     log = it.lone.node.log
     it.disk.limit_space(it.disk.used_bytes)
     for _ in range(2):
@@ -80,7 +79,7 @@ def test_a_log_is_stood_on_its_own_snapshot_though_the_disk_is_full() -> None:
 
 def test_an_own_snapshot_that_cannot_be_read_is_not_stood_on() -> None:
     """Only until it can."""
-    it = with_snapshot(rotten=True)
+    it = with_snapshot()
     log, store = it.lone.node.log, it.lone.node.snapshotter.store
     store._verified.clear()  # as after a restart
     it.metadata.break_sector(snapshot_name(it.snapshot_at(19).meta.end), 0)
