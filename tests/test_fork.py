@@ -1,12 +1,14 @@
-"""This process may start others while gRPC is alive in it: Spark's tests do, after everybody else's."""
+"""This process may start others while gRPC is alive in it, as the tests of Spark do."""
 
 import subprocess
 
 import grpc.aio
+import pytest
 
 
+@pytest.mark.slow
 async def test_children_that_are_forked_beside_a_grpc_server_live() -> None:
-    """One in thirty or so was aborted by gRPC's fork handler: now and then Spark had no JVM."""
+    """The fork handler of gRPC aborted about one child in thirty, so now and then Spark had no JVM."""
     ended = []
     for _ in range(150):
         server = grpc.aio.server()

@@ -99,6 +99,7 @@ def test_the_snapshot_that_a_log_stands_on_is_left_alone() -> None:
     assert SnapshotStore(directory).newest_valid() is not None
 
 
+@pytest.mark.slow
 def test_a_vote_is_forgotten_whatever_has_become_of_it(tmp_path: Path) -> None:
     """No bit of the file may flip and leave a vote that would be believed."""
     directory = RealDirectory(tmp_path)

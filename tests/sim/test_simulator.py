@@ -145,9 +145,13 @@ def test_a_mutant_that_is_broken_itself_is_no_catch(
     assert hunting.rows_of(page) == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_workers_leave_with_whoever_has_started_them() -> None:
-    """Killed, it cannot tell them to; they had waited for work for ever, and kept its pipe open."""
+    """A process that is killed cannot stop its workers.
+
+    A worker that did not watch its parent would wait for work for ever, and keep the pipe open.
+    """
     endless = "from tests.sim.runner import *\nfor _ in on_all_cores(abs, iter(int, 1)): print(flush=True)"
     with subprocess.Popen([sys.executable, "-c", endless], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"\n"
