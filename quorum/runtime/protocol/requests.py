@@ -108,6 +108,7 @@ class ReadView:
     image: MetadataImage
     controller: Controller | None
     now_ms: int
+    """The time of the clock that measures waits and leases; not the time of day."""
     local: LocalView | None = None
     """Set if no majority has confirmed that this image is the newest."""
 
