@@ -257,8 +257,9 @@ class Brokers:
             return NOTHING_NEW
         if contact.offline_log_dirs and not set(broker.log_dirs).isdisjoint(contact.offline_log_dirs):
             return self._lose_log_dirs(image, broker, contact, now_ms)
-        is_leaving = contact.wants_fence or contact.wants_shut_down or not broker.log_dirs
-        if broker.fenced or broker.in_controlled_shutdown or is_leaving:
+        if not broker.log_dirs and not broker.fenced:  # a failover has cut the fencing of `_lose_log_dirs` short
+            return self._fence(image, broker, Cause(StateReason.LOG_DIRECTORIES_LOST), BrokerContactReply(), now_ms)
+        if broker.fenced or broker.in_controlled_shutdown or contact.wants_fence or contact.wants_shut_down:
             return self._change_state(image, broker, contact, session, now_ms)
         return self._others_may_go(image) if self._shutdowns.any else NOTHING_NEW
 
@@ -282,9 +283,7 @@ class Brokers:
                 session.may_go = False
                 return self._unfence(image, broker, now_ms)
             case Next.FENCED if state is BrokerState.ONLINE:
-                # Online without a directory: a failover has cut the fencing of `_lose_log_dirs` short.
-                why = StateReason.ASKED if broker.log_dirs else StateReason.LOG_DIRECTORIES_LOST
-                return self._fence(image, broker, Cause(why), BrokerContactReply(), now_ms)
+                return self._fence(image, broker, Cause(StateReason.ASKED), BrokerContactReply(), now_ms)
             case Next.MAY_GO:
                 session.may_go = True
                 return self._fence(image, broker, Cause(StateReason.SHUT_DOWN), BrokerContactReply(), now_ms)

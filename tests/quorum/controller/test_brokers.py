@@ -554,25 +554,31 @@ def test_a_broker_without_log_directories_stays_fenced() -> None:
     assert not cluster.image.brokers[0].fenced
 
 
-def test_a_broker_without_log_directories_is_fenced_by_the_next_controller() -> None:
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_broker_without_log_directories_is_fenced_by_the_next_controller(stops: bool) -> None:
     """A fencing that a failover cut short begins again, although the registration has no directory left to lose.
 
     1. Broker 0 leads 200 partitions, and loses its only log directory. Controller 1 writes the first slice: the broker has no
        directory any more, and is not fenced yet.
     2. Controller 1 loses its leadership. Controller 2 knows nothing of the fencing.
-    3. Broker 0 is heard: controller 2 fences broker 0, for the same reason.
+    3. Broker 0 is heard: controller 2 fences broker 0, for the same reason. A broker that is shutting down, and waits for broker
+       1 to catch up, is fenced, too.
     """
     cluster = Cluster(2, config=ControllerConfig(slice_changes_max=10, slice_partitions_max=64))
+    cluster.contact(1, wants_fence=True)
     cluster.assign("t", *[(0, 1)] * 200)
+    cluster.contact(1)
     lost = cluster.image.brokers[0].log_dirs
-    said = cluster.said_by(0, offline_log_dirs=lost)
+    if stops:
+        cluster.contact(0, wants_shut_down=True)
+    said = cluster.said_by(0, wants_shut_down=stops, offline_log_dirs=lost)
     cluster.fold(cluster.controller.decide(cluster.image, said, cluster.now_ms))
     assert (cluster.image.brokers[0].log_dirs, cluster.image.brokers[0].fenced) == ((), False)
 
     cluster.controller.activate(cluster.image, cluster.now_ms)
-    told = cluster.run(cluster.said_by(0, offline_log_dirs=lost)).happenings
+    told = cluster.run(cluster.said_by(0, wants_shut_down=stops, offline_log_dirs=lost)).happenings
     assert cluster.image.brokers[0].fenced
-    assert cluster.leaders("t") == [1] * 200
+    assert cluster.leaders("t") == [NO_LEADER] * 200
     assert [each.why for each in told if isinstance(each, BrokerFenced)] == [StateReason.LOG_DIRECTORIES_LOST]
 
 
