@@ -22,12 +22,12 @@ Written by `scripts/metrics_page.py` from `quorum/wire/metric_table.py` and `bro
 A daemon with `metrics.listener: 127.0.0.1:9101` in its configuration serves this page's metrics for Prometheus:
 
 ```
-$ curl -s http://127.0.0.1:9101/metrics | grep -e problem -e current_state
+$ curl -s http://127.0.0.1:9101/metrics | grep -e '_state{role="leader"' -e '_problem{code="disk_full"'
 metaquorum_current_state{role="leader"} 1.0
 metaquorum_problem{code="disk_full"} 0.0
 ```
 
-In a dev cluster each daemon takes a free port. The line `metrics` in `DIR/controller-1/log` has the port of controller 1:
+In a dev cluster the daemons take free ports, as below. The line `metrics` in `DIR/controller-1/log` has the port of controller 1:
 
 ```
 $ quorumctl dev up --dir DIR --set metrics.listener=127.0.0.1:0 --set-broker metrics.listener=127.0.0.1:0
