@@ -190,7 +190,7 @@ class SimBroker:
         self.paused = True
 
     def resume(self) -> None:
-        """What has come in meanwhile is waiting, and is taken before any timer."""
+        """Takes all inputs of the pause, before any timer."""
         self.paused = False
         asleep, self._asleep = self._asleep, []
         for happened in [*asleep, TimerFired()]:
