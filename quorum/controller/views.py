@@ -16,7 +16,9 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.brokers.contact import BrokerState, shown_state
 from quorum.controller.controller import Controller
+from quorum.controller.protocol.topic_rules import Rejected
 from quorum.controller.topics.config_keys import KEYS
+from quorum.controller.topics.configs import check_resource
 
 TOPICS_PAGE_MAX: Final = 1_000
 PARTITIONS_PAGE_MAX: Final = 2_000
@@ -244,12 +246,10 @@ def describe_configs(
     image: MetadataImage, resource_type: int, resource_name: str, *, with_defaults: bool = False
 ) -> DescribedResource:
     """Describes the keys that were set on the resource; with `with_defaults` also the defaults of all other keys."""
-    if resource_type not in KEYS:
-        text = f"resource type {resource_type} has no configs"
-        return DescribedResource(resource_type, resource_name, ErrorCode.INVALID_REQUEST, text)
-    if resource_type == TOPIC_RESOURCE and resource_name not in image.topic_ids:
-        text = f"there is no topic {resource_name!r}"
-        return DescribedResource(resource_type, resource_name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    try:
+        check_resource(image, resource_type, resource_name)
+    except Rejected as error:
+        return DescribedResource(resource_type, resource_name, error.code, str(error))
     configs = {
         key: DescribedConfig(key, value, is_default=False)
         for key, value in image.config(resource_type, resource_name).items()

@@ -240,7 +240,7 @@ class AdminServiceServicer(object):
 
     def DescribeConfigs(self, request, context):
         """Lists the configs that were set on topics and brokers, in pages. Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION,
-        INVALID_REQUEST.
+        BROKER_ID_NOT_REGISTERED, INVALID_REQUEST.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -150,7 +150,8 @@ def _name(resource_type: int, name: str) -> str:
     return f"{RESOURCE_WORDS.get(resource_type, f'resource type {resource_type}')} {name!r}"
 
 
-def _check_resource(image: MetadataImage, resource_type: int, name: str) -> None:
+def check_resource(image: MetadataImage, resource_type: int, name: str) -> None:
+    """Raises Rejected if the image has no such resource, or the resource type has no configs."""
     if resource_type not in KEYS:
         raise Rejected(
             ErrorCode.INVALID_REQUEST,
@@ -173,7 +174,7 @@ def _check_resource(image: MetadataImage, resource_type: int, name: str) -> None
 
 def _alter(image: MetadataImage, alteration: ConfigAlteration) -> list[Config]:
     resource_type, name = alteration.resource_type, alteration.resource_name
-    _check_resource(image, resource_type, name)
+    check_resource(image, resource_type, name)
     before = image.config(resource_type, name)
     after: dict[str, str | None] = {}
     for operation in alteration.operations:

@@ -133,6 +133,14 @@ def test_configs_are_described_with_or_without_defaults() -> None:
     assert describe_configs(cluster.image, 99, "x").error is ErrorCode.INVALID_REQUEST
 
 
+def test_the_configs_of_a_broker_that_is_not_registered_are_refused() -> None:
+    """An empty answer for a mistyped id would look as if the broker had all defaults."""
+    cluster = Cluster(1)
+    assert describe_configs(cluster.image, BROKER_RESOURCE, "").error is ErrorCode.NONE
+    assert describe_configs(cluster.image, BROKER_RESOURCE, "7").error is ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert describe_configs(cluster.image, BROKER_RESOURCE, "seven").error is ErrorCode.INVALID_REQUEST
+
+
 def test_a_topic_inherits_the_broker_config_of_another_name() -> None:
     """Kafka names some defaults of topics otherwise: a cluster-wide `log.retention.ms` is a topic's `retention.ms`."""
     cluster = Cluster(1)

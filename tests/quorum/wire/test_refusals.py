@@ -409,6 +409,7 @@ OPERATORS: Final = {
         of_operators("page_token", b"12345678901", E.INVALID_REQUEST),
         of_operators("resources.0.resource_type", 99, E.INVALID_REQUEST),
         of_operators("resources.0.name", "nobody", E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_operators("resources", [ConfigResource(resource_type=4, name="77")], E.BROKER_ID_NOT_REGISTERED),
         Row("10,001 resources", busy, many("resources", 10_001), E.INVALID_REQUEST),
     ),
     "ListBrokers": (*PAGES, of_operators("page_token", b"-1", E.INVALID_REQUEST)),
