@@ -376,7 +376,11 @@ class Segment:
         return edges[0], edges[1]
 
     def release(self) -> None:
-        """Close the file until it is needed again. Unwritten batches are lost."""
+        """Close the file until it is needed again.
+
+        Unwritten batches are dropped: the caller has written them (`file`), cuts or replaces them, or closes the log. No
+        other part of the node counts on unwritten batches.
+        """
         self._unwritten.clear()
         if self._file is not None:
             self._file.close()

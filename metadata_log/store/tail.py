@@ -55,9 +55,6 @@ class Tail:
         before = self._batches[bisect_left(self._base_offsets, offset) - 1] if self._batches else None
         return before.chain if before is not None and before.end_offset == offset else None
 
-    def last_batch(self) -> Batch | None:
-        return self._batches[-1] if self._batches else None
-
     def read(self, offset: Offset, max_bytes: int, until: Offset) -> list[Batch]:
         """Return batches from the boundary `offset` on: at least one, if any batch ends at or below `until`."""
         index = bisect_left(self._base_offsets, offset)
