@@ -115,7 +115,7 @@ def _fetch_request(state: QuorumState, read_token: int, partial: PartialBatch | 
         incarnation=state.fetch.incarnation,
         applied_offset=state.applied[0],
         digest=state.applied[1],
-        damaged=state.disk.trust.damaged,
+        damaged=state.disk.trust.damaged or state.disk.trust.out_of_room,
         part_position=held_at(partial, end),
     )
 

@@ -27,6 +27,8 @@ from quorum.core.protocol.inputs import (
     Appended,
     DamageFound,
     DamageRepaired,
+    DiskFilled,
+    DiskHasRoom,
     Flushed,
     LogRepaired,
     LogStartMoved,
@@ -113,8 +115,17 @@ def _on_appended(
             raise AssertionError(f"records were appended as {state.role.role}")
 
 
-def on_damage(state: QuorumState, report: DamageFound | DamageRepaired) -> None:
-    state.disk.note_damage(is_damaged=isinstance(report, DamageFound))
+DiskReport: TypeAlias = DamageFound | DamageRepaired | DiskFilled | DiskHasRoom
+
+
+def on_disk_report(state: QuorumState, report: DiskReport) -> None:
+    match report:
+        case DamageFound() | DamageRepaired():
+            state.disk.note_damage(is_damaged=isinstance(report, DamageFound))
+        case DiskFilled() | DiskHasRoom():
+            state.disk.note_room(is_full=isinstance(report, DiskFilled))
+        case _:
+            assert_never(report)
     if state.disk.trust.may_campaign:
         return
     match state.role:

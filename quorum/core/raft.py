@@ -72,6 +72,8 @@ from quorum.core.protocol.inputs import (
     ConfirmReads,
     DamageFound,
     DamageRepaired,
+    DiskFilled,
+    DiskHasRoom,
     Flushed,
     Input,
     LogRepaired,
@@ -193,8 +195,8 @@ class RaftCore:
                 log_reports.on_report(self._state, input)
             case SnapshotInstalled() | SnapshotInstallFailed():
                 log_reports.on_report(self._state, input)
-            case DamageFound() | DamageRepaired() as report:
-                log_reports.on_damage(self._state, report)
+            case DamageFound() | DamageRepaired() | DiskFilled() | DiskHasRoom() as report:
+                log_reports.on_disk_report(self._state, report)
             case ConfirmReads(token=token):
                 if isinstance(self._state.role, Leader):
                     leader.on_confirm_reads(self._state, self._state.role, token)

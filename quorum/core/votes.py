@@ -14,6 +14,7 @@ in order. A candidate's vote for itself is in `election`.
     resigned     no                                            if up to date
     unattached   if up to date, no leader known in the epoch,  if up to date
     prospective    and no other vote given in the epoch        if up to date
+    full disk    as above                                      never (see `disk_trust`)
     lost a tail  never (see `disk_trust`)                      never
 
 An observer votes like a voter. A candidate counts only the votes of its own voter set, and asks an observer only
@@ -104,7 +105,9 @@ def on_vote_request(state: QuorumState, request: VoteRequest, reply_to: int) -> 
         return answer(ErrorCode.NONE)
     if request.epoch > state.epoch and not request.pre_vote:
         state.become_unattached(request.epoch, Why.HIGHER_EPOCH)
-    may_vote = state.disk.trust.may_vote and not _disputes_with(state, request.candidate.node_id)
+    trust = state.disk.trust
+    may_grant = trust.may_grant_pre_vote if request.pre_vote else trust.may_vote
+    may_vote = may_grant and not _disputes_with(state, request.candidate.node_id)
     granted = may_vote and grants(
         state.role,
         state.election,

@@ -42,14 +42,13 @@ class LogRepair:
         self._me, self._log, self._snapshotter, self._disk = parts.me, parts.log, parts.snapshotter, disk
         self._core, self._world, self._step = parts.core, parts.world, parts.step
 
-    def report_damage(self) -> None:
-        """Tells the core if the disk has become unfit or fit to lead.
-
-        A node with a damaged range, or without room for more records, votes but does not lead.
-        """
-        is_fit = self._disk.is_fit_to_lead
-        if is_fit is self._core.disk_trust.damaged:
-            self._step(raft.DamageRepaired() if is_fit else raft.DamageFound())
+    def report_disk(self) -> None:
+        """Tells the core if the log has become damaged or whole, and the disk full or not."""
+        trust, is_damaged, is_full = self._core.disk_trust, bool(self._log.damage), self._disk.space.is_short
+        if is_damaged is not trust.damaged:
+            self._step(raft.DamageFound() if is_damaged else raft.DamageRepaired())
+        if is_full is not trust.out_of_room:
+            self._step(raft.DiskFilled() if is_full else raft.DiskHasRoom())
 
     def lend(self, request: ReadLogRequest | ReadSnapshotRequest) -> ReadLogResponse | ReadSnapshotResponse:
         """Reads batches, or a piece of a snapshot, for a node whose disk has lost them."""

@@ -138,7 +138,7 @@ class Node:
             now_ms=now_ms,
             my_endpoints=self._config.endpoints,
             part=opened.part,
-            disk_trust=opened.disk_trust._replace(damaged=not self.disk.is_fit_to_lead),
+            disk_trust=opened.disk_trust._replace(damaged=bool(self.log.damage), out_of_room=self.disk.space.is_short),
         )
 
     # --- the turn --------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class Node:
             self._leadership.run(self.active.settle, self._time.now_ms, self._time.wall_ms)
             self._report_growth()
         self._local_reads.answer_ready(self._time.now_ms)
-        self._log_repair.report_damage()
+        self._log_repair.report_disk()
         self._flush()
 
     def _flush(self) -> None:

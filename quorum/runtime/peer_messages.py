@@ -54,7 +54,7 @@ class PeerMessages:
             chain = None if place is None else self._log.chain_at(place)
         except CorruptLog as e:
             self._found_damage(e)
-            self._log_repair.report_damage()
+            self._log_repair.report_disk()
             if isinstance(request, ChainRequest):
                 self._world.reply(reply_to, self._reader.silent_witness())
                 return

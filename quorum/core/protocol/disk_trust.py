@@ -7,11 +7,22 @@ on its disk must not be counted as if the promise were kept.
     FULL         The node votes, acknowledges, and campaigns.
     damaged      A range inside the log is unreadable, and a valid chain follows the range. The node still knows its true
                  end, so its votes and acknowledgements are correct. But the node could not serve its log to others: until
-                 the range is repaired, the node does not campaign, and a leader resigns. A full disk counts as damaged,
-                 too: the node could not append the records of its own epoch.
+                 the range is repaired, the node does not campaign, and a leader resigns.
+    full disk    The node can append nothing. Its votes are correct. But the node could not write the records of its own
+                 epoch, so it does not campaign, and a leader resigns. It refuses pre-votes, because it could not
+                 acknowledge the records of the new leader, either (example below).
     lost a tail  The node may have acknowledged records which its log no longer holds. Counted, it could make a majority
                  with nodes which never had the records, and committed records would be lost. The node neither votes nor
                  campaigns nor acknowledges. It fetches under a random key, so that no leader counts it by mistake.
+
+If a node with a full disk granted pre-votes, a quorum that cannot commit would elect leaders for ever:
+
+    1. The disks of voters 1 and 3 are full. Voter 2 has room, and wins an election with their votes.
+    2. Voters 1 and 3 fetch nothing, so no record of voter 2 is committed, and voter 2 resigns after its check-quorum
+       timeout. It wins again: an epoch a second, and for most of each second a leader that serves nobody.
+
+A node with room never needs the pre-vote of a full node to serve: its records need a majority of nodes with room, and
+these nodes can elect it.
 
 A node with a lost tail regains full trust later. Let `epoch` be the node's epoch when the loss was found: the node gave
 all of its acknowledgements in `epoch` or earlier. The node's disk does not know the end of the lost tail. The note with
@@ -59,6 +70,8 @@ class DiskTrust(NamedTuple):
     """The rights left by a node's disk faults. See the file's head."""
 
     damaged: bool = False
+    out_of_room: bool = False
+    """The disk is full."""
     lost: Lost | None = None
 
     @property
@@ -66,12 +79,16 @@ class DiskTrust(NamedTuple):
         return self.lost is None
 
     @property
+    def may_grant_pre_vote(self) -> bool:
+        return self.may_vote and not self.out_of_room
+
+    @property
     def may_acknowledge(self) -> bool:
         return self.lost is None
 
     @property
     def may_campaign(self) -> bool:
-        return self.lost is None and not self.damaged
+        return self.lost is None and not self.damaged and not self.out_of_room
 
     def bounded_by(self, leader_end: Offset) -> "DiskTrust":
         """Raises `end` to `leader_end`, the end of the leader's log. Only the first answer counts."""
@@ -81,12 +98,14 @@ class DiskTrust(NamedTuple):
 
     def __str__(self) -> str:
         """The faults in words; empty for a node with full trust."""
-        lost = (
-            ""
-            if self.lost is None
-            else f"missing records below offset {self.lost.end} that this node may have acknowledged"
-        )
-        return ", ".join(text for text in ("damaged" if self.damaged else "", lost) if text)
+        words = [
+            word
+            for word, holds in (("damaged", self.damaged), ("without room for more records", self.out_of_room))
+            if holds
+        ]
+        if self.lost is not None:
+            words.append(f"missing records below offset {self.lost.end} that this node may have acknowledged")
+        return ", ".join(words)
 
 
 FULL: Final = DiskTrust()

@@ -146,13 +146,22 @@ class LogRepaired:
 
 @dataclass(frozen=True, slots=True)
 class DamageFound:
-    """A range inside the log is unreadable, with a valid chain behind it, or the disk is full. This node must not lead
-    (see `disk_trust`)."""
+    """A range inside the log is unreadable, with a valid chain behind it. This node must not lead (see `disk_trust`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DamageRepaired:
-    """The damaged range is intact again, as its chain proves, and the disk has room."""
+    """The damaged range is intact again, as its chain proves."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFilled:
+    """The disk has no room for more records. This node must not lead, and cannot follow (see `disk_trust`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskHasRoom:
+    """The disk takes records again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +199,8 @@ Input: TypeAlias = (
     | LogRepaired
     | DamageFound
     | DamageRepaired
+    | DiskFilled
+    | DiskHasRoom
     | ConfirmReads
     | Resign
     | ShutDown

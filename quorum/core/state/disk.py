@@ -41,6 +41,10 @@ class DiskState:
         """Notes damage inside the log, or its repair."""
         self.trust = self.trust._replace(damaged=is_damaged)
 
+    def note_room(self, *, is_full: bool) -> None:
+        """Notes a disk without room for more records, or room again."""
+        self.trust = self.trust._replace(out_of_room=is_full)
+
     def bound_loss(self, leader_end: Offset) -> None:
         """Notes the end of the leader's log: the limit of a lost tail."""
         self.trust = self.trust.bounded_by(leader_end)

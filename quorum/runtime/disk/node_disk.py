@@ -10,8 +10,8 @@ directory (`metadata_log.disk.files`); an idle node checks about once a second.
 
 While the log has a damaged range, or the disk has no room, the node is not fit to lead (`quorum.core.protocol.disk_trust`).
 Example: the scrub of leader 1 finds a bad batch at offset 40.
-    1. `finish_scrub` calls `found_damage`: the log notes the damaged range [40, 45), and `is_fit_to_lead` is False;
-    2. the node tells the core, and the leader resigns;
+    1. `finish_scrub` calls `found_damage`: the log notes the damaged range [40, 45), which the core hears of at the end of the turn;
+    2. the core of leader 1 resigns;
     3. `repair` fetches [40, 45) from voter 2; the range is whole again, and node 1 may lead again.
 """
 
@@ -55,10 +55,6 @@ class Disk:
         self._damage_found = len(found)
         self._last_damage = "; ".join(found)
         self._log.on_damage = self._count_damage
-
-    @property
-    def is_fit_to_lead(self) -> bool:
-        return not self._log.damage and not self.space.is_short
 
     def cannot_keep_what(self, request: FetchRequest | FetchSnapshotRequest) -> bool:
         """True if the answer to `request` could not be kept now: the disk is full, or the repair uses the only download."""

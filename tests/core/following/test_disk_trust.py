@@ -8,7 +8,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ReplicaKey
 from quorum.core.protocol.disk_trust import FULL, DiskTrust, Lost
 from quorum.core.protocol.effects import ElectionState, Reply, SendRequest
-from quorum.core.protocol.inputs import DamageFound, DamageRepaired
+from quorum.core.protocol.inputs import DamageFound, DamageRepaired, DiskFilled, DiskHasRoom
 from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     ChainRequest,
@@ -51,6 +51,30 @@ def test_a_damaged_log_votes_with_its_true_end_and_never_runs() -> None:
     assert none_of(VoteRequest, solo.wait(5_000)) and solo.role() is Role.UNATTACHED
     assert not asks_for_vote(solo, 2, end=2, last_epoch=1, pre_vote=False), "a shorter log"
     assert asks_for_vote(solo, 3, end=3, last_epoch=1, pre_vote=False)
+
+
+def test_a_voter_with_a_full_disk_votes_and_helps_nobody_to_campaign() -> None:
+    """Its vote is correct. But it could not acknowledge a record of the leader that its pre-vote helps to elect."""
+    solo = Solo(epochs=(1, 1), election=ElectionState(1, None, None))
+    solo.step(DiskFilled())
+    assert none_of(VoteRequest, solo.wait(5_000)) and solo.role() is Role.UNATTACHED
+    assert not asks_for_vote(solo, 1, end=9, last_epoch=1, pre_vote=True)
+    assert asks_for_vote(solo, 2, end=9, last_epoch=1, pre_vote=False)
+    solo.step(DiskHasRoom())
+    assert asks_for_vote(solo, 2, end=9, last_epoch=1, pre_vote=True) and solo.core.disk_trust == FULL
+
+
+def test_a_full_disk_elects_no_leader_that_could_not_commit() -> None:
+    """With one voter down and one full, nothing can be committed. An elected leader would resign, and be elected again."""
+    cluster = Cluster(3).boot_all()
+    leader = cluster.elect()
+    full, other = (node for node in cluster.nodes.values() if node is not leader)
+    cluster.crash(leader.id)
+    full.feed(DiskFilled())
+    epoch = leader.election.epoch
+    assert not cluster.run(20_000, until=lambda: other.election.epoch > epoch), "elected in vain"
+    full.feed(DiskHasRoom())
+    assert cluster.elect() in (full, other)
 
 
 def test_a_damaged_follower_acknowledges_and_looks_for_another_leader_when_its_own_is_silent() -> None:

@@ -122,7 +122,7 @@ class DamageLaws:
         lost = controller.key in self._losses
         match message:
             case VoteRequest():
-                hold(not lost and not disk_trust.damaged, "D3 UnfitNeverRuns", f"{who}, {disk_trust}, asks for votes")
+                hold(not lost and disk_trust.may_campaign, "D3 UnfitNeverRuns", f"{who}, {disk_trust}, asks for votes")
             case VoteResponse(vote_granted=True):
                 hold(not lost, "D3 LostEndIsNobody", f"{who}, {disk_trust}, grants a vote")
             case FetchRequest(replica=replica) | FetchSnapshotRequest(replica=replica):

@@ -293,12 +293,14 @@ def test_a_full_follower_fetches_no_more_but_votes_until_there_is_room() -> None
     assert fetches(lone)[-1] is asked, "what came could not be kept"
     assert lone.node.log.shape.flushed_end == kept, "what there is of it is durable as ever"
 
-    reply_to = lone.new_reply_to()
     candidate = ReplicaKey(3, directory_id(3))
-    lone.turn(RaftRequest(VoteRequest(candidate, ME, EPOCH + 1, EPOCH, 90, pre_vote=False), reply_to))
-    lone.run_until_idle()
-    answer = lone.answers[reply_to]
-    assert isinstance(answer, VoteResponse) and answer.vote_granted
+    wait(lone, 20_000)
+    for pre_vote in (True, False):
+        reply_to = lone.new_reply_to()
+        lone.turn(RaftRequest(VoteRequest(candidate, ME, EPOCH + 1, EPOCH, 90, pre_vote), reply_to))
+        lone.run_until_idle()
+        answer = lone.answers[reply_to]
+        assert isinstance(answer, VoteResponse) and answer.vote_granted is not pre_vote
     saved = election_file.load(disk)
     assert saved is not None and saved.voted_for == candidate
     wait(lone, 20_000)
