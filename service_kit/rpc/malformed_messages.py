@@ -14,7 +14,7 @@ of the method itself keeps its traceback.
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final, NoReturn
 
 import grpc
@@ -28,6 +28,7 @@ from service_kit.rpc.refusals import Refusal
 
 LINE_INTERVAL_S: Final = 1.0
 TEXT: Final = "the request is not a message of this method"
+STOPPING: Final = "this node is stopping; what was not answered may have been done"
 REFUSAL: Final = Refusal("INVALID_REQUEST", f"{TEXT}; nothing was done")
 
 log = get_logger(__name__)
@@ -48,6 +49,7 @@ class Guard:
         self.calls = 0
         """How many calls this server has accepted so far."""
         self._leaving: asyncio.Event | None = None
+        self._ending = asyncio.Event()
         self._told_s: float | None = None
         self._untold = 0
 
@@ -68,6 +70,26 @@ class Guard:
         """Returns at once, except for calls to a server that is about to stop."""
         if self._leaving is not None:
             await self._leaving.wait()
+
+    def end_streams(self) -> None:
+        """Ends the streams that are still open, with UNAVAILABLE.
+
+        If gRPC cancelled them at the end of the grace, each would leave a traceback in the log, and a text about "all calls".
+        """
+        self._ending.set()
+
+    async def until_ending(self, conversation: Coroutine[Any, Any, Any], context: Any) -> Any:
+        """Runs a stream's method until it returns or `end_streams` is called."""
+        conversing, ending = asyncio.ensure_future(conversation), asyncio.ensure_future(self._ending.wait())
+        try:
+            await asyncio.wait({conversing, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if conversing.done():
+                return conversing.result()
+        finally:
+            ending.cancel()
+            conversing.cancel()
+        await asyncio.gather(conversing, return_exceptions=True)
+        return await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
 
     async def refuse(self, method: str, context: Any) -> NoReturn:
         """Ends a call whose only request cannot be decoded."""
@@ -173,7 +195,8 @@ def _around_coroutine(
             if request is _MALFORMED:
                 await guard.refuse(name, context)
             try:
-                response = await behavior(request, context)
+                answer = behavior(request, context)
+                response = await (answer if is_unary else guard.until_ending(answer, context))
             except DecodeError:  # from a stream, which is decoded when the method reads it
                 return await guard.break_off(name, context)
             code = code_name(context.code())

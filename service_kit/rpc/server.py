@@ -33,6 +33,8 @@ from service_kit.security.served_certificate import ServedCertificate, server_cr
 from service_kit.security.tls import TlsFiles
 
 STOP_GRACE_S = 1.0
+STREAMS_SHARE = 0.8
+"""The share of the grace after which the server ends the streams that are still open."""
 QUIET_S = 0.05
 """How long no call may arrive before all clients are taken to be waiting for an answer."""
 
@@ -93,6 +95,8 @@ async def serving(
         stopping = asyncio.ensure_future(server.stop(grace_s))
         await asyncio.sleep(0)  # in its first step `stop` tells the clients
         guard.release()
+        await asyncio.wait({stopping}, timeout=STREAMS_SHARE * grace_s)
+        guard.end_streams()
         await stopping
 
 

@@ -23,6 +23,7 @@ from service_kit.rpc.binding import CannotBind, PortInUse
 from service_kit.rpc.dial import Dialer
 from service_kit.rpc.grpc_options import MESSAGE_BYTES_MAX, server_options
 from service_kit.rpc.health import ADMIN, HEAD_BYTES_MAX, LIVE, QUORUM, Health, _Handler, answer, serving_http
+from service_kit.rpc.malformed_messages import STOPPING
 from service_kit.rpc.server import serving
 
 ANY = HostPort("127.0.0.1", 0)
@@ -103,6 +104,31 @@ async def test_who_says_nothing_takes_no_place_for_long() -> None:
             echoed = late(f"127.0.0.1:{port}").unary_unary("/test.Echo/Echo")(b"in", timeout=5, wait_for_ready=True)
             assert await echoed == b"in"
         await asyncio.gather(*ended)
+
+
+async def test_an_idle_stream_is_ended_with_a_reason_when_the_server_stops() -> None:
+    """gRPC alone would cancel the stream at the end of the grace, and write a traceback for it now and then."""
+    ended = asyncio.Event()
+
+    async def chat(_: Any, context: Any) -> None:
+        try:
+            while (message := await context.read()) is not grpc.aio.EOF:
+                await context.write(message)
+        finally:
+            ended.set()
+
+    def chatting(server: grpc.aio.Server) -> None:
+        method = grpc.stream_stream_rpc_method_handler(chat)
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test.Chat", {"Chat": method})])
+
+    async with Dialer() as dialer:
+        async with serving(ANY, chatting, grace_s=0.1) as port:
+            stream = dialer(f"127.0.0.1:{port}").stream_stream("/test.Chat/Chat")()
+            await stream.write(b"hello")
+            assert await stream.read() == b"hello"
+        assert ended.is_set()
+        assert await stream.code() is grpc.StatusCode.UNAVAILABLE
+        assert await stream.details() == STOPPING
 
 
 @contextlib.asynccontextmanager
