@@ -10,8 +10,8 @@ directory (`metadata_log.disk.files`); an idle node checks about once a second.
 
 While the log has a damaged range, or the disk has no room, the node is not fit to lead (`quorum.core.protocol.disk_trust`).
 Example: the scrub of leader 1 finds a bad batch at offset 40.
-    1. `finish_scrub` calls `found_damage`: the log notes the damaged range [40, 45), which the core hears of at the end of the turn;
-    2. the core of leader 1 resigns;
+    1. `finish_scrub` calls `found_damage`: the log notes the damaged range [40, 45);
+    2. at the end of the turn the node tells its core, and leader 1 resigns;
     3. `repair` fetches [40, 45) from voter 2; the range is whole again, and node 1 may lead again.
 """
 
