@@ -10,7 +10,6 @@ own, because a follower's round trip is on the path of every commit.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -23,12 +22,8 @@ from quorum.core.protocol.messages import FetchRequest, PeerResponse
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.convert.errors import BadMessage
 
-logger = logging.getLogger(__name__)
-
 OnResponse = Callable[[PeerResponse], None]
 OnFailure = Callable[[Failure], None]
-
-NOT_PARSED = "controller %d sent an answer that cannot be parsed, and it was ignored: %s. Does it run another release?"
 
 
 class Asked(NamedTuple):
@@ -49,6 +44,9 @@ class FetchedPeer(Protocol):
 
     def failure_of(self, e: grpc.aio.AioRpcError) -> Failure:
         """Returns the kind of failure that ended the stream."""
+
+    def not_parsed(self, e: BadMessage) -> None:
+        """Takes note of an answer that is no message."""
 
     def probe(self) -> None:
         """Finds out if the process still runs, after a stream with answers has ended."""
@@ -96,7 +94,7 @@ class FetchStream:
         except grpc.aio.AioRpcError as e:
             failure = self._peer.failure_of(e)
         except BadMessage as e:
-            logger.warning(NOT_PARSED, self._peer.node_id, e)
+            self._peer.not_parsed(e)
         except (asyncio.InvalidStateError, grpc.aio.UsageError):
             failure = Failure.BROKEN  # the call ended between two operations of this coroutine
         if self._answered and not self.is_over:

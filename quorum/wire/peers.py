@@ -47,7 +47,7 @@ from quorum.core.protocol.messages import (
 from quorum.wire.convert import convert_membership, parts
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.convert.errors import BadMessage
-from quorum.wire.fetch_stream import NOT_PARSED, Asked, FetchStream, OnFailure, OnResponse
+from quorum.wire.fetch_stream import Asked, FetchStream, OnFailure, OnResponse
 from quorum.wire.peer_addresses import NOWHERE, PeerAddresses
 from service_kit.rpc.dial import is_wrong_server
 
@@ -213,7 +213,7 @@ class _Peer:
         except grpc.aio.AioRpcError as e:
             on_failure(self.failure_of(e))
         except BadMessage as e:
-            logger.warning(NOT_PARSED, self.node_id, e)
+            self.not_parsed(e)
             on_failure(Failure.BROKEN)
         except (asyncio.CancelledError, grpc.aio.UsageError):
             task = asyncio.current_task()
@@ -256,6 +256,14 @@ class _Peer:
             self._peers.learn(
                 standing.leader_id, convert_membership.endpoint(standing.leader_endpoint, "the leader's endpoint")
             )
+
+    def not_parsed(self, e: BadMessage) -> None:
+        """Logs an answer that cannot be parsed: the first one only, because a node without a leader asks 14 times a second."""
+        self._tell_once(
+            "not parsed",
+            f"controller {self.node_id} sent an answer that cannot be parsed, and it was ignored, as all further such answers "
+            f"will be: {e}. Does it run another release, or is another program at {self.endpoint.host}:{self.endpoint.port}?",
+        )
 
     def failure_of(self, e: grpc.aio.AioRpcError) -> Failure:
         """Returns the kind of failure of a call, and logs that another process answers at the peer's address."""

@@ -97,6 +97,9 @@ class Logs:
         # Never debug: at that level grpc's servers log *themselves* while they are being freed, and a handler that keeps such a
         # record (pytest's does) crashes the process later.
         logging.getLogger("grpc").setLevel(logging.INFO)
+        # This logger writes a traceback for each answer that cannot be decoded. The caller of each method reports such an answer
+        # in its own words, and with a limit.
+        logging.getLogger("grpc._common").setLevel(logging.CRITICAL)
         logging.captureWarnings(True)
         structlog.configure(
             processors=[

@@ -74,11 +74,14 @@ async def test_a_forwarder_knows_no_outcome(port: int) -> None:
         assert missing.value.may_have_happened
 
 
-async def test_a_request_to_a_peer_fails(port: int) -> None:
-    """Every request of the core ends with an answer or a failure."""
+async def test_a_request_to_a_peer_fails(port: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Every request of the core ends with an answer or a failure. The log has one line: without a leader a node asks often."""
     peers = Peers(IDENTITY._replace(node_id=ME.node_id, directory_id=ME.directory_id), dial)
     peers.set_endpoints({1: at(port)})
-    assert await ask(peers, VoteRequest(ME, THEM, 3, 1, 10, pre_vote=True)) is Failure.BROKEN
+    for _ in range(3):
+        assert await ask(peers, VoteRequest(ME, THEM, 3, 1, 10, pre_vote=True)) is Failure.BROKEN
+        assert await ask(peers, fetch(1)) is Failure.BROKEN
+    assert caplog.text.count("cannot be parsed") == 1
     await peers.close()
 
 
