@@ -95,8 +95,9 @@ class ControllerNode(Protocol):
         """Returns the same for another controller: without addresses that only the node's configuration has."""
         ...
 
-    def restart_advice(self, node_id: NodeId) -> RestartAdvice:
-        """Says whether that controller may be restarted now. Raises Refused: NOT_CONTROLLER, VOTER_NOT_FOUND."""
+    async def restart_advice(self, node_id: NodeId) -> RestartAdvice:
+        """Says whether that controller may be restarted now. A yes takes the check-quorum timeout
+        (`quorum.runtime.protocol.restarts`). Raises Refused: NOT_CONTROLLER, VOTER_NOT_FOUND."""
         ...
 
     def read_snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:

@@ -201,7 +201,14 @@ class NodeLoop:
         """Adds a problem outside of the node, such as a certificate's. `text` returns an empty text while all is well."""
         self._outside.append((code, text))
 
-    def restart_advice(self, node_id: NodeId) -> RestartAdvice:
+    async def restart_advice(self, node_id: NodeId) -> RestartAdvice:
+        advice = self._restart_advice(node_id)
+        if not advice.can_restart:
+            return advice
+        await asyncio.sleep(self._check_quorum_ms / 1_000)
+        return self._restart_advice(node_id)
+
+    def _restart_advice(self, node_id: NodeId) -> RestartAdvice:
         keeps = self.node.core.keeps_majority_without({node_id})
         return restart_advice(self.status(), node_id, keeps, self._check_quorum_ms)
 

@@ -154,7 +154,7 @@ async def _describe_quorum(
 async def _can_restart(
     controller: Controller, request: admin_pb2.CanRestartRequest, _: int
 ) -> admin_pb2.CanRestartResponse:
-    advice = controller.node.restart_advice(request.node_id)
+    advice = await controller.node.restart_advice(request.node_id)
     return admin_pb2.CanRestartResponse(can_restart=advice.can_restart, reason=advice.reason)
 
 

@@ -325,8 +325,8 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CanRestart(self, request, context):
-        """Says whether a controller may be restarted now, so that a majority of caught-up voters remains. Errors:
-        VOTER_NOT_FOUND.
+        """Says whether a controller may be restarted now, so that a majority of caught-up voters remains. A yes takes about a
+        second, because the leader looks twice: a voter that has just ended is not silent yet. Errors: VOTER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

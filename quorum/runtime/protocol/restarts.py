@@ -6,6 +6,12 @@ controller is away. Only the leader knows which voters have caught up. For examp
     1. Controllers 1, 2 and 3 vote, 1 leads. Controller 3 has been off for a minute.
     2. The operator asks whether controller 2 may be restarted. No: 1 alone is no majority of three.
     3. Controller 3 runs again and catches up. Now the answer is yes: 1 and 3 are a majority.
+
+The leader counts a voter as gone when the voter has not fetched for the check-quorum timeout. So the leader looks twice before it
+says yes, one such timeout apart:
+
+    1. The operator restarts controller 3, and asks at once about controller 2. Controller 3 caught up 0.1 s ago: yes, at first.
+    2. A second later controller 3 has not fetched. The answer is no.
 """
 
 from typing import NamedTuple

@@ -192,7 +192,7 @@ class LoneController:
     def named_leader(self) -> LeaderHint:
         return self.lone.node.addresses.named_leader()
 
-    def restart_advice(self, node_id: NodeId) -> RestartAdvice:
+    async def restart_advice(self, node_id: NodeId) -> RestartAdvice:
         keeps = self.lone.node.core.keeps_majority_without({node_id})
         return restart_advice(self.status(), node_id, keeps, NodeConfig().raft.check_quorum_ms)
 

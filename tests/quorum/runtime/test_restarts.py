@@ -1,12 +1,14 @@
 """Whether a controller may be restarted: the core's verdict in words that an operator can act on."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from metadata_log.format.errors import ErrorCode
 from quorum.runtime.protocol.requests import LeaderHint, NodeStatus, Refused, ReplicaView
 from quorum.runtime.protocol.restarts import restart_advice
+from tests.quorum.runtime.quorum_of_three import quorum_of_three
 from tests.quorum.wire.fake_node import FakeNode
 
 WITHIN_MS = 1_000
@@ -32,6 +34,19 @@ def test_the_reason_names_who_is_behind() -> None:
 def test_nobody_counts_on_an_observer() -> None:
     """It may go at any time."""
     assert restart_advice(leading(None, None, observers=1), 4, False, WITHIN_MS).can_restart
+
+
+@pytest.mark.slow
+async def test_a_voter_that_has_just_ended_does_not_count(tmp_path: Path) -> None:
+    """A rolling restart asks right after it has restarted the controller before."""
+    async with quorum_of_three(tmp_path) as quorum, quorum.client() as client:
+        await client.list_topics()
+        leader_id, leader = next((i, loop) for i, loop in quorum.loops.items() if loop.status().is_active)
+        gone, next_one = quorum.loops.keys() - {leader_id}
+        assert (await leader.restart_advice(next_one)).can_restart
+        await quorum.stop_one(gone)
+        assert not (await leader.restart_advice(next_one)).can_restart
+        assert (await leader.restart_advice(gone)).can_restart
 
 
 def test_only_a_leader_can_say() -> None:

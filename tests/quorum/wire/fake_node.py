@@ -195,7 +195,7 @@ class FakeNode:
             bootstrap=Voters((Voter(1, IDENTITY.directory_id, (endpoint,)),)),
         )
 
-    def restart_advice(self, node_id: NodeId) -> RestartAdvice:
+    async def restart_advice(self, node_id: NodeId) -> RestartAdvice:
         return restart_advice(self.status(), node_id, node_id not in (1, 2), 1_000)
 
     def on_transition(self, listener: Callable[[Transition], None]) -> None:
