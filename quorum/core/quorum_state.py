@@ -26,7 +26,7 @@ from collections import deque
 from dataclasses import replace
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import Epoch, NodeId, Offset, ReplicaKey
+from metadata_log.format.ids import EPOCH_MAX, Epoch, NodeId, Offset, ReplicaKey
 from metadata_log.format.log_shape import LogShape
 from metadata_log.format.records import Endpoint
 from quorum.core.protocol.config import RaftConfig
@@ -436,14 +436,18 @@ class QuorumState:
         """Adopts the epoch and the leader of a reply. Returns False if the reply is of an older epoch and must be
         ignored.
 
-        An epoch out of reach (`epochs`) is not adopted, and the reply is ignored as well.
+        An epoch out of reach (`epochs`) raises the epoch as far as it may, and the reply is ignored otherwise.
 
         A reply naming this very node as the leader is not believed, because the node itself would know. (A node with a
         new disk may hear of its former self.)
         """
         if leader_id == self.me.node_id:
             leader_id = None
-        if epoch < self.epoch or epoch - self.epoch > reach_of_reply(self.epoch):
+        if epoch < self.epoch or epoch >= EPOCH_MAX:
+            return False
+        if epoch - self.epoch > (farthest := reach_of_reply(self.epoch)):
+            if farthest:
+                self.become_unattached(self.epoch + farthest, Why.HIGHER_EPOCH)
             return False
         if epoch == self.epoch:
             if leader_id is not None:

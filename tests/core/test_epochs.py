@@ -7,7 +7,7 @@ import pytest
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import EPOCH_MAX
 from quorum.core.protocol.effects import ElectionState, Reply, SaveElectionState, SendRequest
-from quorum.core.protocol.epochs import EPOCHS_AHEAD_MAX, problem, reach, reach_of_reply
+from quorum.core.protocol.epochs import EPOCHS_AHEAD_MAX, EPOCHS_AHEAD_OF_REPLY_MAX, problem, reach, reach_of_reply
 from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -17,6 +17,7 @@ from quorum.core.protocol.messages import (
     VoteResponse,
 )
 from quorum.core.roles import Role
+from tests.core.cluster import Cluster
 from tests.core.solo import Solo, fetch_in, key, none_of, only, problem_texts
 
 
@@ -33,7 +34,7 @@ def test_the_table_of_reach() -> None:
     """As in the head of `epochs`: after any allowed raise, a next epoch stays within reach, except after the very last."""
     assert reach(0) == reach(7) == reach(EPOCH_MAX - 2 * EPOCHS_AHEAD_MAX) == EPOCHS_AHEAD_MAX
     assert [reach(EPOCH_MAX - left) for left in range(7)] == [0, 0, 1, 1, 2, 2, 3]
-    assert reach_of_reply(7) == (EPOCH_MAX - 7) // 2 > 1 << 61
+    assert reach_of_reply(7) == EPOCHS_AHEAD_OF_REPLY_MAX
     for left in (2, 3, 10, EPOCHS_AHEAD_MAX, 1 << 40):
         assert EPOCH_MAX - left + reach_of_reply(EPOCH_MAX - left) < EPOCH_MAX
 
@@ -84,8 +85,30 @@ def test_a_reply_does_not_bring_a_node_to_the_end_either() -> None:
     assert none_of(SaveElectionState, effects) and solo.core.epoch == 3 and solo.core.leader_id == 2
 
     fetch = fetch_in(solo.wait(solo.config.retry_backoff_ms))
-    solo.respond(2, fetch, FetchResponse(ErrorCode.UNKNOWN_LEADER_EPOCH, 1 << 61, 3, fetch.number))
-    assert (solo.core.epoch, solo.core.leader_id) == (1 << 61, 3)
+    solo.respond(2, fetch, FetchResponse(ErrorCode.UNKNOWN_LEADER_EPOCH, 1_000_000_003, 3, fetch.number))
+    assert (solo.core.epoch, solo.core.leader_id) == (1_000_000_003, 3)
+
+
+def test_replies_do_not_walk_the_epochs_to_their_end() -> None:
+    """Each may raise the epoch by half of what was left: after 62 answers of a stranger at a voter's address there was no
+    leader for ever."""
+    solo = standing_in(3)
+    for step in range(1, 1_001):
+        epoch = solo.core.epoch
+        vote = VoteRequest(solo.core.me, key(2), epoch, 0, 0, pre_vote=True)
+        solo.respond(2, vote, VoteResponse(ErrorCode.NONE, epoch + (EPOCH_MAX - epoch) // 2, None, vote_granted=False))
+        assert solo.core.epoch == 3 + step * EPOCHS_AHEAD_OF_REPLY_MAX and solo.core.leader_id is None
+    solo.elect()
+    assert solo.core.is_leading and problem_texts(solo.core) == ""
+
+
+def test_a_quorum_meets_again_in_the_epoch_of_a_voter_that_was_led_far_ahead() -> None:
+    """The others climb by the replies of that voter, a billion at a time."""
+    cluster = Cluster(3)
+    cluster[3].election = ElectionState(40 * EPOCHS_AHEAD_OF_REPLY_MAX, None, None)
+    leader = cluster.boot_all().elect(120_000)
+    assert cluster.run(120_000, until=lambda: len({node.election.epoch for node in cluster.nodes.values()}) == 1)
+    assert cluster.elect().election.epoch >= 40 * EPOCHS_AHEAD_OF_REPLY_MAX, leader
 
 
 @pytest.mark.parametrize("voters", [1, 3])
