@@ -13,6 +13,7 @@ The cluster runs the production daemons. The daemons outlive the process that st
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import signal
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -36,6 +37,14 @@ DOWN_TIMEOUT_S: Final = 20.0
 POLL_S: Final = 0.05
 
 Progress = Callable[[str], None]
+
+
+class _NodeEnded(DevClusterError):
+    """The process of `node` has ended while the cluster waited for it. The message holds the end of its log."""
+
+    def __init__(self, node: DevNode) -> None:
+        super().__init__(f"{node.name} has ended; the end of {node.log_path}:\n{log_tail(node)}")
+        self.node = node
 
 
 def _nothing_to_start(layout: Layout, left_out: Mapping[str, str]) -> str:
@@ -138,51 +147,92 @@ class DevCluster:
     async def up(self, timeout_s: float = UP_TIMEOUT_S) -> dict[str, str]:
         """Starts every stopped node, and waits until the controllers follow a leader and every broker is online.
 
-        A node whose data directory was wiped, is a file, or belongs to another node, is left out if the other controllers are a
-        majority. A config file that is missing is written anew.
+        A problem of one node leaves this node out if the other controllers are a majority: a path that cannot be used, a data
+        directory that was wiped or belongs to another node, or a process that ends at once, perhaps because of its
+        configuration. (A new cluster starts whole or not at all.) A config file that is missing is written anew.
 
         Returns the nodes that were left out: by name, the reason and the way back. An empty result means that all nodes are well.
 
         Raises:
-            DevClusterError: the cluster runs already, a port is taken, a node died, or time is up. The started nodes are stopped
-                again, and the files of `create` are removed.
+            DevClusterError: the cluster runs already, a port is taken, no majority can be started, or time is up. The started
+                nodes are stopped again, and the files of `create` are removed.
         """
-        strays = {node: why for node, why in layouts.strays(self.layout).items() if pid_of(node) is None}
-        waiting = [node for node in self.nodes if pid_of(node) is None and node not in strays]
-        sound = [node for node in self.layout.controllers if node not in strays]
-        if 2 * len(sound) <= len(self.layout.controllers):
-            raise Conflict(
-                f"{'; '.join(strays.values())}. Without a majority of the controllers nothing was started: put the right "
-                "directories there; if they are lost for good, see `quorumctl quorum recover --help`"
-            )
-        left_out = {
-            node.name: f"{why}. {layouts.way_back(self.layout, node, sound[0])}" for node, why in strays.items()
-        }
-        for node in (*waiting, *strays):
-            layouts.write_config(self.layout, node)
-        if not waiting:
-            raise Conflict(_nothing_to_start(self.layout, left_out))
+        why_not = {node: why for node, why in layouts.strays(self.layout).items() if pid_of(node) is None}
+        waiting = [node for node in self.nodes if pid_of(node) is None and node not in why_not]
+        for node in (*waiting, *why_not):
+            try:
+                layouts.write_config(self.layout, node)
+            except OSError as e:
+                why_not[node] = layouts.why_text(e)
+        self._check_majority(why_not)
+        if not any(node not in why_not for node in waiting):
+            raise Conflict(_nothing_to_start(self.layout, self._left_out(why_not)))
         started: list[DevNode] = []
         try:
             layouts.check_ports(waiting)
-            for node in waiting:
-                spawn(node)
-                started.append(node)
-                self._progress(f"started {node.name} on {node.endpoint}")
-            await self.wait_until_healthy(timeout_s, without=strays)
+            for node in (node for node in waiting if node not in why_not):
+                try:
+                    spawn(node)
+                except OSError as e:
+                    if self._is_new:
+                        raise
+                    why_not[node] = layouts.why_text(e)
+                else:
+                    started.append(node)
+                    self._progress(f"started {node.name} on {node.endpoint}")
+            self._check_majority(why_not)
+            await self._wait_for_others(timeout_s, why_not)
         except BaseException:
             await self._stop(started, 0.0)
             if self._is_new:
                 self._remove()
             raise
         self._is_new = False  # it has run: a later failure removes nothing
-        return left_out
+        return self._left_out(why_not)
+
+    async def _wait_for_others(self, timeout_s: float, why_not: dict[DevNode, str]) -> None:
+        """Waits until the nodes that are not in `why_not` are healthy; adds a node to `why_not` whose process ends meanwhile."""
+        now_s = asyncio.get_running_loop().time
+        deadline_s = now_s() + timeout_s
+        while True:
+            try:
+                return await self.wait_until_healthy(max(0.0, deadline_s - now_s()), without=why_not)
+            except _NodeEnded as e:
+                if self._is_new or not self._has_majority({*why_not, e.node}):
+                    raise
+                self._progress(f"{e.node.name} has ended")
+                why = f"its process, started with {e.node.config_path}, has ended"
+                why_not[e.node] = f"{why}\nThe end of {e.node.log_path}:\n{log_tail(e.node)}"
+
+    def _has_majority(self, without: Container[DevNode]) -> bool:
+        controllers = self.layout.controllers
+        return 2 * sum(node not in without for node in controllers) > len(controllers)
+
+    def _check_majority(self, why_not: Mapping[DevNode, str]) -> None:
+        if not self._has_majority(why_not):
+            raise Conflict(
+                f"{'; '.join(why_not.values())}. Without a majority of the controllers nothing was started: put the right "
+                "directories there; if they are lost for good, see `quorumctl quorum recover --help`"
+            )
+
+    def _left_out(self, why_not: Mapping[DevNode, str]) -> dict[str, str]:
+        """By name, the reason, the way back, and below them the end of the log of a process that has ended."""
+        running = next(node for node in self.layout.controllers if node not in why_not)
+        texts = {}
+        for node in (node for node in self.nodes if node in why_not):
+            why, newline, log = why_not[node].partition("\n")
+            texts[node.name] = f"{why}. {layouts.way_back(self.layout, node, running)}{newline}{log}"
+        return texts
 
     async def down(self, timeout_s: float = DOWN_TIMEOUT_S) -> list[DevNode]:
         """Sends SIGTERM to the brokers, then to the controllers; sends SIGKILL to a process that still runs after `timeout_s`.
 
-        Returns the nodes that had to be killed.
+        A node counts as stopped if its files cannot be used. Returns the nodes that had to be killed.
         """
+        for node in self.nodes:
+            why = layouts.unusable(node)
+            if why is not None and pid_of(node) is None:
+                self._progress(f"{node.name} counts as stopped: {why}")
         killed = await self._stop(self.layout.brokers, timeout_s)
         return killed + await self._stop(self.layout.controllers, timeout_s)
 
@@ -209,7 +259,7 @@ class DevCluster:
                         self._progress(f"waiting: {problem}")
                     await asyncio.sleep(POLL_S)
         except TimeoutError as e:
-            raise DevClusterError(f"not healthy after {timeout_s:g} s: {said}") from e
+            raise DevClusterError(f"not healthy after {round(timeout_s, 1):g} s: {said}") from e
         self._progress("healthy" if len(nodes) == len(self.nodes) else f"{len(nodes)} of {len(self.nodes)} nodes run")
 
     async def _problem(self, nodes: Sequence[DevNode], client: AdminClient, dial: Dialer) -> str | None:
@@ -217,7 +267,7 @@ class DevCluster:
 
         for node in nodes:
             if pid_of(node) is None:
-                raise DevClusterError(f"{node.name} has ended; the end of {node.log_path}:\n{log_tail(node)}")
+                raise _NodeEnded(node)
         try:
             for node in (node for node in nodes if node.role == "controller"):
                 status = await client.describe_quorum(node.endpoint)
@@ -241,13 +291,20 @@ class DevCluster:
 
         Raises:
             Conflict: the node runs already, or another process has its port.
+            DevClusterError: its files cannot be used.
         """
         node = self.node(name)
         pid = pid_of(node)
         if pid is not None:
             raise Conflict(f"{node.name} runs already, as process {pid}")
         layouts.check_ports([node])
-        return spawn(node)
+        why = layouts.unusable(node)
+        if why is None:
+            try:
+                return spawn(node)
+            except OSError as e:
+                why = layouts.why_text(e)
+        raise DevClusterError(f"{node.name} was not started: {why}. {layouts.repair(self.layout)}")
 
     async def wait_until_serving(self, name: str, timeout_s: float = UP_TIMEOUT_S) -> None:
         """Waits until the started node listens on its port.
@@ -308,7 +365,8 @@ class DevCluster:
                 self._progress(f"{node.name} did not stop within {timeout_s:g} s and was killed")
         await self._gone(left, DOWN_TIMEOUT_S)
         for node in stopping:
-            node.pid_path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # the file of a process that has ended does no harm
+                node.pid_path.unlink()
         return left
 
     async def _gone(self, nodes: list[DevNode], timeout_s: float) -> list[DevNode]:

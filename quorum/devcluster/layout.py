@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import socket
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ from shlex import quote
 from typing import Any, Final, NamedTuple
 
 from metadata_log.disk.files import RealDirectory
-from metadata_log.disk.identity import read_identity
+from metadata_log.disk.identity import IDENTITY_NAME, read_identity
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import parse_uuid, uuid_text
 from quorum.runtime.disk.format_directory import InitialController, format_directory, random_uuid
@@ -165,9 +166,12 @@ def write(layout: Layout) -> None:
 def write_config(layout: Layout, node: DevNode) -> None:
     """Writes the config file of `node` if it is missing: at the beginning, and after the node's whole directory was removed.
 
-    Does nothing while a file has the place of the node's directory.
+    Does nothing while a path of the node cannot be used.
+
+    Raises:
+        OSError: the file cannot be written.
     """
-    if node.config_path.exists() or _file_in_the_way(node) == node.directory:
+    if unusable(node) is not None or node.config_path.exists():
         return
     values = {**_config(layout, node), **layout.settings.get(node.role, {})}
     node.directory.mkdir(parents=True, exist_ok=True)
@@ -220,22 +224,64 @@ def _node(directory: Path, values: Mapping[str, Any]) -> DevNode:
 
 
 def strays(layout: Layout) -> dict[DevNode, str]:
-    """The nodes whose data directory was wiped, is a file, or belongs to another node than `cluster.json` says, each with the
-    reason.
+    """The nodes with a path that cannot be used, and those whose data directory was wiped or belongs to another node than
+    `cluster.json` says, each with the reason.
     """
-    found = {node: _why_stray(layout, node) for node in layout.nodes}
+    found = {node: unusable(node) or _why_foreign(layout, node) for node in layout.nodes}
     return {node: why for node, why in found.items() if why is not None}
 
 
-def _why_stray(layout: Layout, node: DevNode) -> str | None:
+def unusable(node: DevNode) -> str | None:
+    """The first file or directory of `node` that cannot be opened, with the reason; None if there is none.
+
+    An absent path is no problem here. For example, a symbolic link to a disk that is not mounted is there, and cannot be opened.
+    """
+    identity = node.data_directory / IDENTITY_NAME
+    try:
+        for directory in (node.directory, node.data_directory):
+            if _is_there(directory):
+                next(directory.iterdir(), None)
+        for path in (node.config_path, node.log_path, node.pid_path, identity):
+            if _is_there(path):
+                with open(path, "rb", opener=_open_at_once):
+                    pass
+    except OSError as e:
+        return why_text(e)
+    return None
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a named pipe would wait for its writer
+
+
+def why_text(e: OSError) -> str:
+    """The path of the error, and the reason; for a symbolic link, its target too."""
+    if e.filename is None:
+        return str(e)
+    path = Path(os.fsdecode(e.filename))
+    try:
+        link = f" (it is a symbolic link to {path.readlink()})"
+    except OSError:
+        link = ""  # it is no link
+    return f"{path} cannot be used: {e.strerror}{link}"
+
+
+def _why_foreign(layout: Layout, node: DevNode) -> str | None:
     path = node.data_directory
-    file = _file_in_the_way(node)
-    if file is not None:
-        return f"{file} is a file, and should be a directory of {node.name}"
     try:
         found = read_identity(RealDirectory(path)) if path.is_dir() else None
     except LogFormatError as e:
         return str(e)
+    except OSError as e:
+        return why_text(e)
     if found is None:
         return f"{path} is not formatted: it was wiped, or its disk is not there"
     if (found.cluster_id, found.node_id, found.role) == (layout.cluster_id, node.node_id, node.role):
@@ -246,22 +292,22 @@ def _why_stray(layout: Layout, node: DevNode) -> str | None:
     )
 
 
-def _file_in_the_way(node: DevNode) -> Path | None:
-    """The path of a file that has the place of a directory of `node`; None if there is none."""
-    paths = (node.directory, node.data_directory)
-    return next((path for path in paths if path.exists() and not path.is_dir()), None)
+def repair(layout: Layout) -> str:
+    """Says how a node comes back whose files cannot be used."""
+    again = f"`quorumctl dev up --dir {quote(str(layout.directory))}`"
+    return f"Repair it, or move it away; then run {again} again"
 
 
 def way_back(layout: Layout, node: DevNode, running: DevNode) -> str:
-    """Names the commands that bring `node` back with an empty data directory; `running` and a majority must run.
+    """Names the commands that bring `node` back; `running` and a majority must run.
 
-    A controller comes back as a new voter: its old votes were lost with its disk (deploy/runbook.md).
+    A controller with an empty data directory comes back as a new voter: its old votes were lost with its disk
+    (deploy/runbook.md).
     """
-    here = quote(str(layout.directory))
-    if _file_in_the_way(node) is not None:
-        return f"Move the file away, and run `quorumctl dev up --dir {here}` again: it names the next commands"
+    if unusable(node) is not None or _why_foreign(layout, node) is None:
+        return repair(layout)
     config = quote(str(node.config_path))
-    start = f"`quorumctl dev start --dir {here} {node.name}`"
+    start = f"`quorumctl dev start --dir {quote(str(layout.directory))} {node.name}`"
     form = f"`quorumctl storage format --config {config}"
     if node.role != "controller":
         return f"Put the right directory there; or, with none there, {form} --cluster-id {layout.cluster_id}`, then {start}"

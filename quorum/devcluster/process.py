@@ -24,23 +24,32 @@ LOG_TAIL_BYTES: Final = 4_096
 
 
 def spawn(node: DevNode) -> int:
-    """Starts the node's daemon and returns its pid. The daemon's output is appended to the node's log."""
+    """Starts the node's daemon and returns its pid. The daemon's output is appended to the node's log.
+
+    Raises:
+        OSError: a file of the node cannot be written; no process is left.
+    """
     arguments = [sys.executable, "-m", _MODULES[node.role], "--config", str(node.config_path)]
     with node.log_path.open("ab") as log:
         child = subprocess.Popen(
             arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=node.directory
         )
+    try:
+        node.pid_path.write_text(f"{child.pid} {_birth(child.pid)}\n")
+    except OSError:
+        child.kill()  # without a pid file nothing could stop it
+        child.wait()
+        raise
     _STARTED[child.pid] = child
-    node.pid_path.write_text(f"{child.pid} {_birth(child.pid)}\n")
     return child.pid
 
 
 def pid_of(node: DevNode) -> int | None:
-    """The pid of the node's running process; None if it does not run."""
+    """The pid of the node's running process; None if it does not run, or if its pid file cannot be read (`layout.unusable`)."""
     try:
         pid_text, birth = node.pid_path.read_text().split()
         pid = int(pid_text)
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+    except (OSError, ValueError):
         return None
     return pid if _runs(pid) and _birth(pid) == birth else None
 
@@ -68,12 +77,12 @@ def exit_code(pid: int) -> int | None:
 
 
 def log_tail(node: DevNode, lines: int = 5) -> str:
-    """The last lines that the node printed."""
+    """The last lines that the node printed; empty if its log cannot be read."""
     try:
         with node.log_path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
             text = file.read(LOG_TAIL_BYTES).decode(errors="replace")
-    except FileNotFoundError:
+    except OSError:
         return ""
     return "\n".join(text.splitlines()[-lines:])
 

@@ -11,7 +11,7 @@ import asyncio
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
-from quorum.devcluster.layout import DevNode, Layout
+from quorum.devcluster.layout import DevNode, Layout, repair, unusable
 from quorum.devcluster.process import is_paused, pid_of
 from quorum.wire.words import id_text, problems_in, problems_text, state_text
 
@@ -47,7 +47,9 @@ async def views(layout: Layout, client: AdminClient) -> list[NodeView]:
 async def _view(layout: Layout, node: DevNode, client: AdminClient, dial: Dialer) -> NodeView:
     pid = pid_of(node)
     if pid is None:
-        return NodeView(node, None, "stopped", problem="it does not run")
+        why = unusable(node)
+        text = "it does not run" if why is None else f"it counts as stopped: {why}. {repair(layout)}"
+        return NodeView(node, None, "stopped", problem=text)
     if is_paused(pid):
         go_on = f"quorumctl dev kill --dir {quote(str(layout.directory))} {node.name} --signal CONT"
         text = f"it is paused; `{go_on}` lets it go on"

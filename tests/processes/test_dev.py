@@ -104,7 +104,10 @@ def test_a_node_that_is_not_well_is_told_from_one_that_is(directory: Path) -> No
     lost.write_text("a file, and no directory")
     up = quorumctl("dev", "up", *here)
     assert up.returncode == 10, up
-    assert f"controller-3 was not started: {lost} is a file" in up.stderr and "healthy" not in up.stderr.splitlines()
+    assert (
+        f"controller-3 was not started: {lost} cannot be used: Not a directory" in up.stderr
+        and "healthy" not in up.stderr.splitlines()
+    )
     assert quorumctl("dev", "status", *here).returncode == 10
     lost.unlink()
     (repeat,) = commands(up.stderr)

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import shutil
 import socket
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from quorum.cli.main import cli
 from quorum.devcluster import layout as layouts
 from quorum.devcluster.cluster import Conflict, DevCluster, DevClusterError, NotThere
 from quorum.devcluster.layout import DevNode
+from quorum.devcluster.process import spawn
 from quorum.devcluster.views import _controller
 from quorum.wire.server import serve
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
@@ -195,28 +198,119 @@ async def test_one_wiped_directory_is_told_from_a_lost_majority(tmp_path: Path) 
     assert cluster.running() == []
 
 
-@pytest.mark.parametrize("is_whole", [True, False])
-def test_a_file_in_the_place_of_a_directory_is_named(tmp_path: Path, is_whole: bool) -> None:
-    """1. Broker 101's directory, or its data directory, is a file.  2. `dev up` and `dev status` take the broker for stopped, and
-    name the file.  3. The file is moved away: `dev up` writes the config file that the next commands read."""
+def _dangle(path: Path) -> None:
+    path.symlink_to("/not/mounted")
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def _text(path: Path) -> None:
+    path.write_text("not a directory")
+
+
+@pytest.mark.parametrize(
+    ("name", "put", "reason"),
+    [
+        (".", _text, "Not a directory"),
+        (".", _dangle, "No such file or directory (it is a symbolic link to /not/mounted)"),
+        (".", _loop, "Too many levels of symbolic links (it is a symbolic link to broker-101)"),
+        ("data", _text, "Not a directory"),
+        ("data", _dangle, "No such file or directory (it is a symbolic link to /not/mounted)"),
+        ("config.yaml", Path.mkdir, "Is a directory"),
+        ("log", Path.mkdir, "Is a directory"),
+        ("pid", Path.mkdir, "Is a directory"),
+        ("pid", _loop, "Too many levels of symbolic links (it is a symbolic link to pid)"),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_the_problem_of_its_node(
+    tmp_path: Path, name: str, put: Callable[[Path], None], reason: str
+) -> None:
+    """1. A path of broker 101 cannot be opened.  2. `dev up`, `dev status`, `dev start` and `dev down` take the broker for
+    stopped, name path and reason, and change nothing there.  3. The path is moved away: `dev up` writes a missing config file."""
     cluster = DevCluster.create(tmp_path / "c", controllers=1, brokers=1)
     controller, broker = cluster.nodes
-    file = broker.directory if is_whole else broker.data_directory
-    shutil.rmtree(file)
-    file.write_text("not a directory")
+    path = broker.directory / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    put(path)
+    why = f"{path} cannot be used: {reason}"
+    again = f"move it away; then run `quorumctl dev up --dir {tmp_path}/c` again"
     assert cluster.running() == []
-    strays = layouts.strays(cluster.layout)
-    assert strays == {broker: f"{file} is a file, and should be a directory of broker-101"}
+    assert layouts.strays(cluster.layout) == {broker: why}
     layouts.write_config(cluster.layout, broker)
-    assert file.read_text() == "not a directory"
-    assert "Move the file away" in layouts.way_back(cluster.layout, broker, controller)
+    assert layouts.strays(cluster.layout) == {broker: why}
+    assert again in layouts.way_back(cluster.layout, broker, controller)
     status = run("status", "--dir", tmp_path / "c")
-    assert (status.exit_code, "broker-101: it does not run" in status.stdout) == (10, True)
+    assert status.exit_code == 10
+    assert f"broker-101: it counts as stopped: {why}" in status.stdout and again in status.stdout
+    assert "controller-1: it does not run" in status.stdout
+    start = run("start", "--dir", tmp_path / "c", "broker-101")
+    assert start.exit_code == 1
+    assert f"broker-101 was not started: {why}" in start.stderr and again in start.stderr
+    down = run("down", "--dir", tmp_path / "c")
+    assert down.exit_code == 0 and f"broker-101 counts as stopped: {why}" in down.stderr
 
-    file.unlink()
+    path.rename(tmp_path / "away")
     layouts.write_config(cluster.layout, broker)
     assert broker.config_path.exists()
-    assert "storage format" in layouts.way_back(cluster.layout, broker, controller)
+    wiped = name in (".", "data")
+    assert [*layouts.strays(cluster.layout)] == ([broker] if wiped else [])
+    assert ("storage format" in layouts.way_back(cluster.layout, broker, controller)) == wiped
+
+
+def _children() -> set[str]:
+    """The pids of this thread's child processes."""
+    return set(Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split())
+
+
+@pytest.mark.processes
+def test_no_process_is_left_without_a_pid_file(tmp_path: Path) -> None:
+    """`dev down` could not find such a process."""
+    (broker,) = DevCluster.create(tmp_path / "c", controllers=1, brokers=1).layout.brokers
+    broker.pid_path.mkdir()
+    before = _children()
+    with pytest.raises(IsADirectoryError):
+        spawn(broker)
+    assert _children() <= before
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+async def test_an_unusable_configuration_is_the_problem_of_its_node(tmp_path: Path) -> None:
+    """1. The config files of controller 2 and broker 101 are empty, and controller 3's directory is a dangling link.
+    2. `dev up` without a majority starts no node.  3. Controller 3 is back: the others run, and both files are named."""
+    made = DevCluster.create(tmp_path / "c", controllers=3, brokers=2)
+    _, second, third = made.layout.controllers
+    broken = (second, made.layout.brokers[0])
+    for node in broken:
+        node.config_path.write_text("")
+    third.directory.rename(tmp_path / "away")
+    _dangle(third.directory)
+    cluster = DevCluster.load(tmp_path / "c")
+    try:
+        with pytest.raises(DevClusterError, match="controller-2 has ended"):
+            await cluster.up()
+        assert cluster.running() == []
+        third.directory.unlink()
+        (tmp_path / "away").rename(third.directory)
+        left_out = await cluster.up()
+        assert list(left_out) == [node.name for node in broken]
+        for node in broken:
+            text = left_out[node.name]
+            assert (
+                f"started with {node.config_path}, has ended. Repair it, or move it away; then run `quorumctl dev up"
+                in text
+            )
+            assert f"The end of {node.log_path}:" in text and "node.id" in text
+            node.config_path.unlink()
+        assert len(cluster.running()) == 3
+        assert await cluster.up() == {}
+    finally:
+        await cluster.down()
+    assert cluster.running() == []
 
 
 async def test_a_controller_that_has_lost_its_vote_is_not_well(tmp_path: Path) -> None:
