@@ -27,7 +27,7 @@ so the leader waits for it. And the leader refuses a change if no majority of th
 record would be committed any more, including a record to undo the change.
 
 The leader checks a request on arrival (`change_rules`) and continues it at the end of every step (`go_on`), so that no
-code path can forget the request.
+code path can forget the request. The check only reads. So an unexpected error in it costs the request alone (`Unjudged`).
 
 A client that gets no answer repeats its request, and says with `since` which log it had seen before the first attempt.
 The voters' records at or above `since` tell if the request was done:
@@ -42,6 +42,7 @@ The voters' records at or above `since` tell if the request was done:
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset, ReplicaKey
 from quorum.core import auto_join, change_rules, leader, transfer
+from quorum.core.change_rules import Refusal
 from quorum.core.protocol.effects import AppendControl
 from quorum.core.protocol.messages import (
     AddVoterRequest,
@@ -51,6 +52,7 @@ from quorum.core.protocol.messages import (
     TransferLeadershipRequest,
 )
 from quorum.core.protocol.pending_change import PendingChange
+from quorum.core.protocol.unjudged import Unjudged
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader
 
@@ -58,24 +60,43 @@ from quorum.core.roles import Leader
 
 
 def on_request(state: QuorumState, request: QuorumChangeRequest, reply_to: int | None) -> None:
-    """Begins the requested change, or answers with the refusal. Only a leader changes the voters."""
+    """Begins the change that another node or an operator requests, or answers with the refusal.
+
+    Raises:
+        Unjudged: an unexpected error in the judgement. Nothing was changed.
+    """
+    try:
+        judgement = _judged(state, request)
+    except Exception as e:  # a judgement only reads
+        raise Unjudged(e) from e
+    _act_on(state, request, reply_to, judgement)
+
+
+def _judged(state: QuorumState, request: QuorumChangeRequest) -> Refusal | Offset | None:
+    """The refusal, or the offset at which the request was done before; None: the change may begin. Changes nothing."""
     refusal = change_rules.refusal_now(state, request)
-    leadership = state.role
-    if refusal is None:
-        assert isinstance(leadership, Leader)
-        done_at = _done_at(state, request)
-        if done_at is not None:
+    if refusal is not None:
+        return refusal
+    assert isinstance(state.role, Leader)
+    done_at = _done_at(state, request)
+    return change_rules.does_not_fit(state, state.role, request) if done_at is None else done_at
+
+
+def _act_on(
+    state: QuorumState, request: QuorumChangeRequest, reply_to: int | None, judgement: Refusal | Offset | None
+) -> None:
+    match judgement:
+        case None:
+            assert isinstance(state.role, Leader), "only a leader changes the voters"
+            deadline_ms = state.now_ms + request.timeout_ms
+            state.role.changes.begin(PendingChange(request, reply_to, deadline_ms, state.shape.end))
+        case Refusal(error, why):
+            _answer(state, reply_to, error, f"{why}; nothing was done")
+        case done_at:
             text = (
                 f"done at offset {done_at}, which this client had not seen when it first asked; nothing more was done"
             )
             _answer(state, reply_to, ErrorCode.NONE, text, done_at)
-            return
-        refusal = change_rules.does_not_fit(state, leadership, request)
-    if refusal is not None:
-        _answer(state, reply_to, refusal.error, f"{refusal.why}; nothing was done")
-        return
-    assert isinstance(leadership, Leader)
-    leadership.changes.begin(PendingChange(request, reply_to, state.now_ms + request.timeout_ms, state.shape.end))
 
 
 def _answer(
@@ -105,7 +126,7 @@ def go_on(state: QuorumState, leadership: Leader) -> None:
         own = auto_join.own_update(state)
         if own is None or change_rules.not_yet(state, leadership) is not None:
             return
-        on_request(state, own, None)
+        _act_on(state, own, None, _judged(state, own))
     change = leadership.changes.pending
     if change is None:
         return

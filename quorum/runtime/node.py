@@ -115,7 +115,9 @@ class Node:
         self.active = ActiveController(parts, controller, Proposals(parts, self._writer), self.tallies)
         self._agreement = Agreement(parts)
         self._log_repair = LogRepair(parts, self.disk)
-        self._peer_messages = PeerMessages(parts, self._reader, self._agreement, self._log_repair)
+        self._peer_messages = PeerMessages(
+            parts, self._reader, self._agreement, self._log_repair, self.active.accidents
+        )
         self._applier = Applier(
             parts,
             self.disk,
@@ -363,7 +365,7 @@ class Node:
                     self._fetch_again()
             case ScrubJob():
                 if self._log_repair.finish_scrub(job, error) and self.active.on:
-                    self.active.make_snapshot("the only snapshot is damaged")
+                    self._leadership.run(self.active.make_snapshot, "the only snapshot is damaged")
             case _:
                 assert_never(job)
 

@@ -6,6 +6,9 @@
 
 The answers to this node's own reads do not come here: they are inputs of its repair (`quorum.runtime.protocol.peer_answers`).
 
+The core judges a request about the quorum, for example a transfer, before it changes anything. If the judgement raises an
+unexpected error, the request is refused with UNKNOWN_SERVER_ERROR, as a failed decision (`quorum.runtime.active.decisions`).
+
 The core knows no bytes of the log. So the node looks up the chain for a request: the hash of all history below the offset in the
 request. If the disk cannot read this place, the core learns of the damage first, because a leader that cannot read its own chain
 must not judge a follower's log. Example:
@@ -21,10 +24,13 @@ from quorum.core.protocol.messages import (
     FetchRequest,
     FetchResponse,
     PeerRequest,
+    QuorumChangeResponse,
     ReadLogRequest,
     ReadSnapshotRequest,
     place_of,
 )
+from quorum.core.protocol.unjudged import Unjudged
+from quorum.runtime.active.decisions import Accidents
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.disk.log_reader import LogReader
 from quorum.runtime.log_repair import LogRepair
@@ -35,8 +41,11 @@ from quorum.runtime.protocol.world import ReplyTo
 class PeerMessages:
     """The desk for other controllers' messages on one node."""
 
-    def __init__(self, parts: Parts, reader: LogReader, agreement: Agreement, log_repair: LogRepair) -> None:
+    def __init__(
+        self, parts: Parts, reader: LogReader, agreement: Agreement, log_repair: LogRepair, accidents: Accidents
+    ) -> None:
         self._log, self._world, self._step = parts.log, parts.world, parts.step
+        self._core, self._time, self._accidents = parts.core, parts.time, accidents
         self._found_damage = parts.found_damage
         self._reader = reader
         self._agreement = agreement
@@ -58,7 +67,11 @@ class PeerMessages:
             if isinstance(request, ChainRequest):
                 self._world.reply(reply_to, self._reader.silent_witness())
                 return
-        self._step(raft.RequestReceived(request, reply_to, chain))
+        try:
+            self._step(raft.RequestReceived(request, reply_to, chain))
+        except Unjudged as e:
+            refusal = self._accidents.note(request, e.error, self._time.now_ms, spoils=False).refusal()
+            self._world.reply(reply_to, QuorumChangeResponse(refusal.code, self._core.epoch, None, refusal.message))
 
     def take_response(self, event: raft.ResponseReceived) -> None:
         if isinstance(event.response, FetchResponse):

@@ -14,11 +14,8 @@ from typing import TypeAlias
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, Offset
-from metadata_log.format.records import SnapshotMark
 from quorum.controller.controller import Controller
-from quorum.controller.protocol.commands import BootstrapFeatures, BrokerContact, Command, CommandReply
-from quorum.controller.protocol.decision import ControllerError
-from quorum.controller.protocol.request_outcomes import RequestIdentity, earlier_outcome, recalled
+from quorum.controller.protocol.commands import BootstrapFeatures, BrokerContact, CommandReply
 from quorum.core.protocol.deadlines import soonest
 from quorum.core.protocol.inputs import ConfirmReads
 from quorum.runtime.active.broker_feed import BrokerFeed
@@ -67,8 +64,8 @@ Pending: TypeAlias = CommandReply | SnapshotMarked | Refused | None
 class ActiveController:
     """The active controller of a node, switched on and off with the leadership. It runs inside of turns, and never blocks.
 
-    The deciding methods (`begin`, `take`, `fetch`, `fire_timers`, `settle`) raise DecisionFailed if the node must resign (see
-    `decisions`). The client or broker has its answer by then.
+    The deciding methods (`begin`, `take`, `fetch`, `fire_timers`, `settle`, `make_snapshot`) raise DecisionFailed if the node
+    must resign (see `decisions`). The client or broker has its answer by then.
     """
 
     def __init__(self, parts: Parts, controller: Controller, proposals: Proposals, tallies: Tallies) -> None:
@@ -101,7 +98,7 @@ class ActiveController:
         self._state.begin_proposing()
         self.controller.activate(self._state.committed, now_ms)
         if "metadata.version" not in self._state.committed.features:
-            self._decide(BootstrapFeatures(), None, now_ms + INTERNAL_DEADLINE_MS)
+            self._decide(FollowUp(BootstrapFeatures(), None, now_ms + INTERNAL_DEADLINE_MS))
 
     def end(self, why: str, hint: LeaderHint) -> None:
         """Ends the leadership: every waiting client is refused, and the proposed image is dropped.
@@ -152,45 +149,28 @@ class ActiveController:
             self._world.reply(event.reply_to, Refused(ErrorCode.INVALID_REQUEST, text))
         else:
             try:
-                end = self._mark(event.reason)
+                end = self._mark(event.reason, is_asked=True)
             except Refused as refused:
                 self._world.reply(event.reply_to, refused)
+                return
+            except DecisionFailed as failed:
+                self._world.reply(event.reply_to, failed.refusal())
                 return
             self._wait(event.reply_to, end, SnapshotMarked(end), event.deadline_ms, wrote=True)
 
     def _submit(self, asked: FollowUp) -> None:
-        """Decides a new request; a request that was decided before gets its earlier outcome."""
-        if asked.identity is None:
-            self._decide(asked.command, asked.reply_to, asked.deadline_ms)
-        elif self._follow_ups and self._follow_ups.is_deciding(asked.identity.request_id):
+        """Decides a new request. A request whose id is being decided waits for the end of that decision."""
+        if asked.identity is not None and self._follow_ups.is_deciding(asked.identity.request_id):
             self._follow_ups.add(asked)
         else:
-            self._decide_once(asked, asked.identity)
+            self._decide(asked)
 
-    def _decide_once(self, asked: FollowUp, identity: RequestIdentity) -> None:
-        assert asked.reply_to is not None, "only callers have ids"
+    def _decide(self, asked: FollowUp) -> None:
+        """Decides one step of a command, and answers after the last step."""
+        command, reply_to, deadline_ms, identity, wrote, is_begun = asked
         try:
-            earlier = earlier_outcome(self._state.proposed, identity)
-        except ControllerError as e:
-            self._wait_confirmed(asked.reply_to, Refused(e.code, e.message), asked.deadline_ms)
-            return
-        if earlier is None:
-            self._decide(asked.command, asked.reply_to, asked.deadline_ms, identity)
-        else:
-            self._wait_confirmed(asked.reply_to, recalled(asked.command, earlier), asked.deadline_ms, wrote=True)
-
-    def _decide(
-        self,
-        command: Command,
-        reply_to: ReplyTo | None,
-        deadline_ms: int,
-        identity: RequestIdentity | None = None,
-        *,
-        wrote: bool = False,
-    ) -> None:
-        """Decides one step of a command. `wrote`: earlier steps have records in the log."""
-        try:
-            decision, end = self._deciding.decide(command, self._now_ms, identity, is_asked=reply_to is not None)
+            is_asked = reply_to is not None
+            decided = self._deciding.decide(command, self._now_ms, identity, is_asked=is_asked, is_begun=is_begun)
         except DecisionFailed as failed:
             if reply_to is not None:
                 # Answer at once: a waiting caller would get NOT_CONTROLLER from the resignation, and clients repeat after that.
@@ -205,21 +185,18 @@ class ActiveController:
                 refusal = unknown_outcome(f"cut short: {refused.message}") if wrote else refused
                 self._wait_confirmed(reply_to, refusal, deadline_ms, wrote=wrote)
             return
-        wrote = wrote or end is not None
-        if decision.then is not None:
-            self._follow_ups.add(FollowUp(decision.then, reply_to, deadline_ms, identity, wrote))
-            return
-        if reply_to is not None and end is not None:
-            self._wait(reply_to, end, decision.answer(end), deadline_ms, wrote=True)
+        wrote = wrote or decided.wrote
+        if decided.then is not None:
+            self._follow_ups.add(FollowUp(decided.then, reply_to, deadline_ms, identity, wrote))
+        elif reply_to is not None and decided.end is not None:
+            self._wait(reply_to, decided.end, decided.reply, deadline_ms, wrote=True)
         elif reply_to is not None:
-            self._wait_confirmed(reply_to, decision.answer(self._log.end), deadline_ms, wrote=wrote)
+            self._wait_confirmed(reply_to, decided.reply, deadline_ms, wrote=wrote)
 
-    def _mark(self, reason: str) -> Offset:
-        batch = self._proposals.seal([SnapshotMark(reason)])
-        self._proposals.append(batch)
-        self._state.propose(None, batch, is_mark=True)
+    def _mark(self, reason: str, *, is_asked: bool) -> Offset:
+        end = self._deciding.mark(reason, self._now_ms, is_asked=is_asked)
         self._mark_pending = True
-        return batch.end_offset
+        return end
 
     def _wait(
         self,
@@ -262,15 +239,15 @@ class ActiveController:
             offline_log_dirs=fetch.offline_log_dirs,
         )
         try:
-            decision, _ = self._deciding.decide(contact, now_ms)
+            decided = self._deciding.decide(contact, now_ms)
         except DecisionFailed as failed:
             self._world.reply(event.reply_to, failed.refusal())
             raise
         except Refused as refused:
             self._world.reply(event.reply_to, refused)
             return
-        if decision.then is not None:
-            self._follow_ups.add(FollowUp(decision.then, None, now_ms + INTERNAL_DEADLINE_MS))
+        if decided.then is not None:
+            self._follow_ups.add(FollowUp(decided.then, None, now_ms + INTERNAL_DEADLINE_MS))
         self._feed.serve(event, now_ms)
 
     # --- time and commits ------------------------------------------------------------------------------------------
@@ -289,7 +266,7 @@ class ActiveController:
         self._feed.fire_timers(now_ms)
         due = self._deciding.due(now_ms)
         if due is not None and not self._follow_ups:
-            self._decide(due, None, now_ms + INTERNAL_DEADLINE_MS)
+            self._decide(FollowUp(due, None, now_ms + INTERNAL_DEADLINE_MS))
 
     def settle(self, now_ms: int, wall_ms: int) -> None:
         """Ends a turn: continues long decisions, answers callers with committed records, wakes brokers, marks a snapshot."""
@@ -316,13 +293,14 @@ class ActiveController:
             self._begin_request(self._waiting.take())
 
     def _go_on(self, next_step: FollowUp) -> None:
-        command, reply_to, deadline_ms, identity, wrote, is_begun = next_step
-        if is_begun:
-            self._decide(command, reply_to, deadline_ms, identity, wrote=wrote)
-        elif deadline_ms > self._now_ms:
+        if next_step.is_begun:
+            self._decide(next_step)
+        elif next_step.deadline_ms > self._now_ms:
             self._submit(next_step)
-        elif reply_to is not None:
-            self._world.reply(reply_to, unknown_outcome("an earlier request with the same id has not ended in time"))
+        elif next_step.reply_to is not None:
+            self._world.reply(
+                next_step.reply_to, unknown_outcome("an earlier request with the same id has not ended in time")
+            )
 
     def _mark_if_due(self, wall_ms: int) -> None:
         if self._mark_pending:
@@ -335,7 +313,7 @@ class ActiveController:
         """Appends a mark, so that every node writes a snapshot at the log's end, unless a mark is pending."""
         if not self._mark_pending:
             with contextlib.suppress(Refused):  # the disk is full; the next leader finds the mark due, too
-                self._mark(reason)
+                self._mark(reason, is_asked=False)
 
     def mark_passed(self) -> None:
         """Takes note that the pending mark is committed."""

@@ -1,11 +1,13 @@
 """From a command to a batch in the log: decided, staged and sealed, and only then appended.
 
-    decide --> stage --> seal -->|--> append --> propose
-     nothing is in the log yet   |   the log has the batch, and the image must follow
+    recall --> decide --> stage --> seal -->|--> append --> propose
+          nothing is in the log yet         |   the log has the batch, and the image must follow
 
 *Left of the line* an unexpected error (an accident) costs one request. The active controller refuses the request with
 UNKNOWN_SERVER_ERROR, counts the accident, logs the traceback, and shows a problem. *Right of the line* log and image may
-disagree: the process stops, and a restart opens the log anew.
+disagree: the process stops, and a restart opens the log anew. So a command's answer and its story are made on the left, too, and
+`Deciding._guarded` runs the whole left side: for commands, for repeated requests, and for snapshot marks. (Requests about the
+quorum have the same line in `quorum.core.membership`.)
 
 An accident may leave the controller's soft state half changed. For example, the first slice of a fencing bars the broker and
 moves the walk over the partitions on; if the second half raises an error, the walk has passed partitions without writing their
@@ -22,24 +24,33 @@ Example with controllers 1, 2 and 3, leader 1:
 """
 
 import logging
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import BatchTooLarge, ErrorCode
 from metadata_log.format.ids import NodeId, Offset
-from metadata_log.format.records import MetadataRecord
+from metadata_log.format.records import MetadataRecord, SnapshotMark
 from metadata_log.image.delta import MetadataDelta
 from quorum.controller.controller import DECIDED_BY_IMAGE_ALONE, Controller
-from quorum.controller.protocol.commands import BrokerContact, Command, RegisterBrokerCommand
+from quorum.controller.protocol.commands import BrokerContact, Command, CommandReply, RegisterBrokerCommand
 from quorum.controller.protocol.decision import ControllerError, Decision
-from quorum.controller.protocol.request_outcomes import RequestIdentity, is_done, outcome_of
+from quorum.controller.protocol.happenings import Happening
+from quorum.controller.protocol.request_outcomes import (
+    RequestIdentity,
+    earlier_outcome,
+    is_done,
+    outcome_of,
+    recalled,
+)
 from quorum.runtime.active.proposals import Proposals
 from quorum.runtime.active.story import Story
 from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.requests import Refused
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 SHUNNED_MS: Final = 60_000
 """How long a controller decides nothing for a broker, after a request of the broker has made the controller resign."""
@@ -57,12 +68,12 @@ class DecisionFailed(Exception):
     def __init__(self, text: str, *, spoils: bool) -> None:
         super().__init__(text)
         self.spoils = spoils
-        """True if the controller's soft state may be half changed, so that the node must resign."""
+        """True if the node must resign: the controller's soft state may be half changed, or no client can be refused."""
 
     def refusal(self) -> Refused:
         """The answer to the client or broker."""
         text = (
-            f"internal error of this controller ({self}); nothing was done: do not repeat the request, "
+            f"internal error of this controller ({self}); nothing was done now: do not repeat the request, "
             "and report the traceback in its log"
         )
         return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text)
@@ -78,23 +89,21 @@ class Accidents:
         self._logged_ms: int | None = None
         self._shunned_until_ms: dict[NodeId, int] = {}
 
-    def note(self, command: Command | None, error: Exception, now_ms: int, *, spoils: bool) -> DecisionFailed:
+    def note(self, what: object, error: Exception, now_ms: int, *, spoils: bool) -> DecisionFailed:
         """Counts and logs an accident, and remembers the broker if its request makes the leader resign.
 
-        Without a `command` the accident happened while the controller looked for due commands.
+        `what` is the command or the request; a text names other work of the controller.
         """
         self.count += 1
-        name = "the look for what is due" if command is None else type(command).__name__
+        name = what if isinstance(what, str) else type(what).__name__
         self._last, self._last_ms = f"{name}: {error!r:.200}", now_ms
         if self._logged_ms is None or now_ms - self._logged_ms >= LOG_INTERVAL_MS:
             self._logged_ms = now_ms
             text = "decision %d that failed, nothing was appended: %s"
-            logger.error(
-                text, self.count, name if command is None else f"{command!r:.{COMMAND_CHARS_MAX}}", exc_info=error
-            )
-        if spoils and isinstance(command, BrokerContact | RegisterBrokerCommand):
+            logger.error(text, self.count, f"{what!r:.{COMMAND_CHARS_MAX}}", exc_info=error)
+        if spoils and isinstance(what, BrokerContact | RegisterBrokerCommand):
             still = {broker_id: until_ms for broker_id, until_ms in self._shunned_until_ms.items() if until_ms > now_ms}
-            self._shunned_until_ms = still | {command.broker_id: now_ms + SHUNNED_MS}
+            self._shunned_until_ms = still | {what.broker_id: now_ms + SHUNNED_MS}
         return DecisionFailed(self._last, spoils=spoils)
 
     def check_not_shunned(self, broker_id: NodeId, now_ms: int) -> None:
@@ -124,6 +133,27 @@ class Prepared(NamedTuple):
     batch: Batch | None = None
 
 
+class Decided(NamedTuple):
+    """All that a command leads to. Before the append nothing but this tuple exists."""
+
+    reply: CommandReply
+    then: Command | None = None
+    story: tuple[Happening, ...] = ()
+    prepared: Prepared | None = None
+    """None for a repeated request: `reply` is its first answer, and the log has its records already."""
+
+    @property
+    def end(self) -> Offset | None:
+        """The end of the batch; None without a batch."""
+        batch = None if self.prepared is None else self.prepared.batch
+        return None if batch is None else batch.end_offset
+
+    @property
+    def wrote(self) -> bool:
+        """True if the log has records of the command, from now or from an earlier attempt."""
+        return self.prepared is None or self.end is not None
+
+
 class Deciding:
     """Takes commands to the log, for the active controller."""
 
@@ -136,11 +166,17 @@ class Deciding:
         self._story = story
 
     def decide(
-        self, command: Command, now_ms: int, identity: RequestIdentity | None = None, *, is_asked: bool = True
-    ) -> tuple[Decision, Offset | None]:
-        """Decides, and appends the records. Returns the decision, and the end of its batch (None without records).
+        self,
+        command: Command,
+        now_ms: int,
+        identity: RequestIdentity | None = None,
+        *,
+        is_asked: bool = True,
+        is_begun: bool = False,
+    ) -> Decided:
+        """Decides, and appends the records. A request that was decided before gets its first answer.
 
-        `is_asked` is True for a command of a client or broker.
+        `is_asked` is True for a command of a client or broker, `is_begun` for a later step of a decision.
 
         Raises:
             Refused: nothing was done. A client's mistake never costs the leadership (KAFKA-14996).
@@ -149,45 +185,68 @@ class Deciding:
         if isinstance(command, BrokerContact | RegisterBrokerCommand):
             self.accidents.check_not_shunned(command.broker_id, now_ms)
         spoils = not (is_asked and isinstance(command, DECIDED_BY_IMAGE_ALONE))
-        try:
-            prepared = self._prepare(command, now_ms, identity)
-        except ControllerError as e:
-            raise Refused(e.code, e.message) from e
-        except Exception as e:  # nothing was appended: the error is logged, and costs one request
-            if isinstance(e, BatchTooLarge) and not spoils:
-                raise Refused(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{e}; nothing was done") from e
-            raise self.accidents.note(command, e, now_ms, spoils=spoils) from e
-        end = self._write(prepared)
-        if prepared.decision.happenings:
-            told_at = self._log.end if end is None else end
-            self._story.appended(prepared.decision.story(told_at), told_at, identity)
-        return prepared.decision, end
+        asked_anew = None if is_begun else identity
+        decided = self._guarded(
+            lambda: self._recalled(command, asked_anew) or self._prepare(command, now_ms, identity),
+            command,
+            now_ms,
+            spoils=spoils,
+        )
+        if decided.prepared is not None:
+            self._write(decided.prepared)
+        if decided.story:
+            self._story.appended(decided.story, self._log.end, identity)
+        return decided
+
+    def mark(self, reason: str, now_ms: int, *, is_asked: bool) -> Offset:
+        """Appends a snapshot mark, and returns its end. Raises Refused and DecisionFailed, as `decide`."""
+        batch = self._guarded(
+            lambda: self._proposals.seal([SnapshotMark(reason)]), "a snapshot mark", now_ms, spoils=not is_asked
+        )
+        self._proposals.append(batch)
+        self._state.propose(None, batch, is_mark=True)
+        return batch.end_offset
 
     def due(self, now_ms: int) -> Command | None:
         """The command that the controller itself finds due, if any. Raises DecisionFailed."""
         try:
             return self._controller.due(self._state.proposed, now_ms)
-        except Exception as e:  # as above
-            raise self.accidents.note(None, e, now_ms, spoils=True) from e
+        except Exception as e:  # as in `_guarded`
+            raise self.accidents.note("the look for what is due", e, now_ms, spoils=True) from e
 
-    def _prepare(self, command: Command, now_ms: int, identity: RequestIdentity | None) -> Prepared:
+    def _guarded(self, left_of_the_line: Callable[[], T], what: Command | str, now_ms: int, *, spoils: bool) -> T:
+        """Runs all that comes before an append. Raises Refused and DecisionFailed, as `decide`."""
+        try:
+            return left_of_the_line()
+        except ControllerError as e:
+            raise Refused(e.code, e.message) from e
+        except Exception as e:  # nothing was appended: the error is logged, and costs one request
+            if isinstance(e, BatchTooLarge) and not spoils:
+                raise Refused(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{e}; nothing was done") from e
+            raise self.accidents.note(what, e, now_ms, spoils=spoils) from e
+
+    def _recalled(self, command: Command, identity: RequestIdentity | None) -> Decided | None:
+        """The first answer to a repeated request; None if the request was certainly not done before, or has no id."""
+        earlier = None if identity is None else earlier_outcome(self._state.proposed, identity)
+        return None if earlier is None else Decided(recalled(command, earlier))
+
+    def _prepare(self, command: Command, now_ms: int, identity: RequestIdentity | None) -> Decided:
         image = self._state.proposed
         decision = self._controller.decide(image, command, now_ms, self._time.wall_ms)
         records = decision.records
         if identity is not None and decision.then is None and is_done(command, decision.reply):
             records = (*records, outcome_of(image, identity, decision.reply, self._outcomes_max))
-        return self._staged(decision, records) if records else Prepared(decision)
+        prepared = self._staged(decision, records) if records else Prepared(decision)
+        end = self._log.end if prepared.batch is None else prepared.batch.end_offset
+        return Decided(decision.answer(end), decision.then, decision.story(end), prepared)
 
     def _staged(self, decision: Decision, records: Sequence[MetadataRecord]) -> Prepared:
         """Raises LogFormatError: the records do not fit the image (InvalidRecord), or no batch (BatchTooLarge)."""
         delta = self._state.stage(records, self._log.end)
         return Prepared(decision, delta, self._proposals.seal(records))
 
-    def _write(self, prepared: Prepared) -> Offset | None:
-        """Appends the batch. Raises Refused: the disk has no room, and the node resigns in this turn."""
-        batch = prepared.batch
-        if batch is None:
-            return None
-        self._proposals.append(batch)
-        self._state.propose(prepared.delta, batch)
-        return batch.end_offset
+    def _write(self, prepared: Prepared) -> None:
+        """Appends the batch, if any. Raises Refused: the disk has no room, and the node resigns in this turn."""
+        if prepared.batch is not None:
+            self._proposals.append(prepared.batch)
+            self._state.propose(prepared.delta, prepared.batch)

@@ -7,17 +7,15 @@ from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.commands import CommandReply
 from quorum.controller.protocol.decision import Decision
 from quorum.controller.protocol.request_outcomes import RequestIdentity, earlier_outcome, outcome_of
-from quorum.runtime.active import active_controller, decisions
-from quorum.runtime.active.active_controller import ActiveController
+from quorum.runtime.active import decisions
 from quorum.runtime.active.decisions import Deciding, Prepared
-from quorum.runtime.active.waiting_room import FollowUp
 from tests.sim.mutants.patching import Mutant, patched
 
 _staged = Deciding._staged
 
 
-def _do_it_again(self: ActiveController, asked: FollowUp, identity: RequestIdentity) -> None:
-    self._decide(asked.command, asked.reply_to, asked.deadline_ms, identity)
+def _do_it_again(image: MetadataImage, identity: RequestIdentity) -> None:
+    return None
 
 
 def _remember_all_that_is_remembered(image: MetadataImage, identity: RequestIdentity) -> RequestOutcome | None:
@@ -57,11 +55,11 @@ def _append_effects_alone(self: Deciding, decision: Decision, records: Sequence[
 REQUESTS: dict[str, Mutant] = {
     "request-done-again": Mutant(
         "a request that comes again is decided again, whatever its id",
-        lambda: patched(ActiveController, "_decide_once", _do_it_again),
+        lambda: patched(decisions, "earlier_outcome", _do_it_again),
     ),
     "forgotten-request-done-again": Mutant(
         "an id that may have been forgotten is taken for a new one",
-        lambda: patched(active_controller, "earlier_outcome", _remember_all_that_is_remembered),
+        lambda: patched(decisions, "earlier_outcome", _remember_all_that_is_remembered),
     ),
     "nothing-to-do-forgotten": Mutant(
         "a request that found nothing to do is answered, and not remembered",
@@ -73,11 +71,11 @@ REQUESTS: dict[str, Mutant] = {
     ),
     "forgotten-by-one-done-again": Mutant(
         "a request that may be the one that was forgotten last is taken for a new one",
-        lambda: patched(active_controller, "earlier_outcome", _one_below_the_horizon_will_do),
+        lambda: patched(decisions, "earlier_outcome", _one_below_the_horizon_will_do),
     ),
     "new-request-called-forgotten": Mutant(
         "a request whose client has seen no more than the horizon is refused, although it is new",
-        lambda: patched(active_controller, "earlier_outcome", _one_above_the_horizon_will_not_do),
+        lambda: patched(decisions, "earlier_outcome", _one_above_the_horizon_will_not_do),
     ),
     "outcome-in-another-batch": Mutant(
         "the outcome of a request is in a batch of its own, which may be lost alone",
