@@ -8,8 +8,10 @@ count only for answers about the same id:
     3. Epoch 4 of id A is refused, because it is older than epoch 5. Epoch 0 of id B is accepted: `orders` was created anew.
 
 Topic ids have no order, so two ids do not show which topic is newer. But each answer carries its generation and offset. An answer
-about id A that is older than an answer about id B describes the deleted topic, and is refused. An answer without generation and
-offset is believed. So is any answer about a topic that is not in this memory, because the client had lost interest in it.
+about id A that is older than an answer about id B describes the deleted topic, and is refused. A recovery (`quorum recover`) may
+lose leader changes, and then epochs go back although the id is the same: an answer of a later generation starts with no epochs,
+and an answer of an earlier generation is refused. An answer without generation and offset is believed. So is any answer about a
+topic that is not in this memory, because the client had lost interest in it.
 """
 
 from dataclasses import dataclass, field
@@ -46,16 +48,21 @@ class SeenTopics:
             del self._topics[topic]
 
     def is_outdated(self, topic: str, topic_id: Uuid | None, as_of: ViewVersion | None) -> bool:
-        """Tells whether an answer with this topic id describes a topic that was deleted."""
+        """Tells whether an answer with this topic id describes a deleted topic, or the time before a recovery."""
         seen = self._topics.get(topic)
-        if seen is None or None in (topic_id, seen.topic_id) or seen.topic_id == topic_id:
+        if seen is None or seen.as_of is None or as_of is None:
             return False
-        return as_of is not None and seen.as_of is not None and as_of < seen.as_of
+        is_another = None not in (topic_id, seen.topic_id) and seen.topic_id != topic_id
+        return as_of.generation < seen.as_of.generation or (is_another and as_of < seen.as_of)
 
     def see_topic(self, topic: str, topic_id: Uuid | None, as_of: ViewVersion | None) -> None:
-        """Notes the topic's id; a new id starts with no epochs. None: the answer has no id."""
+        """Notes the topic's id; a new id and a new generation start with no epochs. None: the answer has no id."""
         seen = self._topics.get(topic)
-        if seen is None or (topic_id is not None and seen.topic_id not in (None, topic_id)):
+        if (
+            seen is None
+            or (topic_id is not None and seen.topic_id not in (None, topic_id))
+            or (as_of is not None and seen.as_of is not None and as_of.generation > seen.as_of.generation)
+        ):
             self._topics[topic] = _Seen(topic_id, as_of)
             return
         seen.topic_id = seen.topic_id if topic_id is None else topic_id

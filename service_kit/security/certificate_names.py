@@ -17,8 +17,8 @@ _NOT_YET_VALID, _EXPIRED = 9, 10
 """OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 
 
-class ClientsOnly(TlsUnusable):
-    """The certificate is only for clients, but every node is a server too."""
+class WrongUse(TlsUnusable):
+    """The certificate's extended key usage is for clients only or for servers only, but every node is both."""
 
 
 class OutOfTime(TlsUnusable):
@@ -31,12 +31,7 @@ def client_context(tls: TlsFiles) -> ssl.SSLContext:
     Raises:
         TlsUnusable: a file cannot be used; the text names it.
     """
-    context = _context(ssl.PROTOCOL_TLS_CLIENT, tls)
-    try:
-        context.load_verify_locations(tls.certificate_authority)
-    except ssl.SSLError as e:
-        raise TlsUnusable(f"{tls.certificate_authority}: {e.reason or e}") from e
-    return context
+    return _context(ssl.PROTOCOL_TLS_CLIENT, tls)
 
 
 def _context(protocol: ssl._SSLMethod, tls: TlsFiles) -> ssl.SSLContext:
@@ -46,6 +41,11 @@ def _context(protocol: ssl._SSLMethod, tls: TlsFiles) -> ssl.SSLContext:
     context.set_ciphers("DEFAULT:@SECLEVEL=0")  # as in `TlsFiles.read_checked`
     context.set_alpn_protocols(["h2"])
     context.load_cert_chain(tls.certificate_chain, tls.private_key, password=lambda: b"")
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_verify_locations(tls.certificate_authority)
+    except ssl.SSLError as e:
+        raise TlsUnusable(f"{tls.certificate_authority}: {e.reason or e}") from e
     return context
 
 
@@ -79,8 +79,10 @@ def own_certificate(tls: TlsFiles) -> Mapping[str, Any]:
                 continue
             except ssl.SSLError as e:
                 if getattr(e, "verify_code", 0) == _INVALID_PURPOSE:
-                    raise ClientsOnly(
-                        f"{tls.certificate_chain} is a client's certificate, but every node is a server too"
+                    only, lacks = ("client", "serverAuth") if side is client else ("server", "clientAuth")
+                    raise WrongUse(
+                        f"{tls.certificate_chain} is a {only}'s certificate, but every node is client and server: its extended "
+                        f"key usage lacks {lacks}"
                     ) from e
                 why = getattr(e, "verify_message", "") or e.reason or str(e)
                 text = f"{tls.certificate_chain}, verified with {tls.certificate_authority}: {why}"
@@ -109,8 +111,8 @@ def check_own_name(tls: TlsFiles, names: NodeNames, node: Node) -> str | None:
         own = own_certificate(tls)
     except OutOfTime as e:
         return f"other nodes will not accept this node's certificate: {e}"
-    except ClientsOnly as e:
-        raise ClientsOnly(f"{e}. Give this node the certificate of {node.role} {node.node_id}") from e
+    except WrongUse as e:
+        raise WrongUse(f"{e}. Give this node the certificate of {node.role} {node.node_id}") from e
     return check_names(dns_names(own), tls, names, node)
 
 

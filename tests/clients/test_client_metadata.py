@@ -279,6 +279,20 @@ def test_a_later_generation_is_newer_at_any_offset() -> None:
     assert client.metadata.cluster.partitions[A0].leader_id == 1
 
 
+def test_after_a_recovery_the_epochs_of_the_same_topic_begin_anew() -> None:
+    """`quorum recover` lost two leader changes. The client refused the new leader until the epochs had passed the lost ones."""
+    client = Client().knows("a")
+    client.refresh_again(topic("a", view("a", leader=2, epoch=5)), as_of=(1, 140))
+    client.refresh_again(topic("a", view("a", leader=1, epoch=3)), as_of=(789_762, 120))
+    assert client.metadata.cluster.partitions[A0].leader_id == 1
+    assert client.metadata.last_seen_epoch(A0) == 3
+
+    client.refresh_again(topic("a", view("a", leader=2, epoch=5)), as_of=(1, 150))
+    assert client.metadata.cluster.partitions[A0].leader_id == 1, "a broker that has not heard of the recovery yet"
+    client.refresh_again(topic("a", view("a", leader=2, epoch=4)), as_of=(789_762, 200))
+    assert client.metadata.cluster.partitions[A0].leader_id == 2
+
+
 def test_an_epoch_of_the_deleted_topic_does_not_bind_the_new_one() -> None:
     """A response to a request that was sent to the deleted topic comes late, with that topic's id: nothing is noted."""
     client = Client().knows("a")

@@ -21,9 +21,11 @@ class Authority:
             "req", "-x509", *_KEY, "-keyout", "ca.key", "-out", "ca.crt", "-days", "1", "-subj", "/CN=authority"
         )
 
-    def sign(self, name: str, host: str = "127.0.0.1", *more: str, days: int = 1) -> TlsFiles:
-        """The three files of whoever is at `host`; `more` are further alternative names, as openssl writes them (`DNS:c2`)."""
-        (self._directory / f"{name}.ext").write_text(f"subjectAltName={','.join((f'IP:{host}', *more))}\n")
+    def sign(self, name: str, host: str = "127.0.0.1", *more: str, days: int = 1, usage: str = "") -> TlsFiles:
+        """The three files of whoever is at `host`; `more` are further alternative names, as openssl writes them (`DNS:c2`).
+        `usage`: the extended key usage; empty: any."""
+        usages = f"extendedKeyUsage={usage}\n" if usage else ""
+        (self._directory / f"{name}.ext").write_text(f"subjectAltName={','.join((f'IP:{host}', *more))}\n{usages}")
         self._openssl("req", "-new", *_KEY, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         by = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial")
         extensions = ("-extfile", f"{name}.ext")

@@ -113,6 +113,10 @@ def test_a_node_starts_with_its_own_certificate_or_is_told_what_its_lacks(tmp_pa
         TlsUnusable, match=r"controller-1\.crt, verified with .*foreign/ca\.crt: .*files of one authority"
     ):
         check_own_name(mixed, names, me)
+    for usage, lacks in (("serverAuth", "clientAuth"), ("clientAuth", "serverAuth")):
+        one_way = ours.sign(usage, "127.0.0.1", f"DNS:{names.demanded(me)}", usage=usage)
+        with pytest.raises(TlsUnusable, match=f"lacks {lacks}. Give this node the certificate of controller 1"):
+            check_own_name(one_way, names, me)
     expired = ours.sign_node(CONTROLLER, 3, cluster, days=-1)
     assert "certificate has expired" in (check_own_name(expired, names, Node(CONTROLLER, 3)) or "")
     assert ServedCertificate(expired, names, Node(CONTROLLER, 3)).problem.startswith(REFUSED)
