@@ -36,10 +36,10 @@ def become_prospective(state: QuorumState, why: Why, *, suspicious: bool = False
     """Begins to ask for pre-votes. The files on disk do not change."""
     assert state.may_campaign, "an observer, or a node with a damaged log, must not campaign"
     assert not state.awaiting_log, "a node must not campaign while its log is being replaced"
-    successors = state.role.successors if isinstance(state.role, Follower) else ()
-    state.become(
-        Prospective(_own_vote(state), state.election_deadline_ms(), suspicious, successors), why, state.election
-    )
+    before = state.role
+    successors, partial = (before.successors, before.partial) if isinstance(before, Follower) else ((), None)
+    deadline_ms = state.election_deadline_ms()
+    state.become(Prospective(_own_vote(state), deadline_ms, suspicious, successors, partial), why, state.election)
     count(state)
 
 
@@ -50,14 +50,14 @@ def _become_candidate(state: QuorumState) -> None:
 
 
 def give_up(state: QuorumState, role: Prospective) -> None:
-    """Returns a prospective node to its leader.
+    """Returns a prospective node to its leader, with what the node remembers of that leader and has received from it.
 
     Without a known leader, or with a newer hint (`LeaderContact.claimant`), becomes unattached.
     """
     if state.election.leader_id is not None and state.contact.claimant is None:
         state.become_follower(state.epoch, state.election.leader_id, Why.PRE_VOTE_LOST)
         assert isinstance(state.role, Follower)
-        state.update_role(replace(state.role, successors=role.successors))
+        state.update_role(replace(state.role, successors=role.successors, partial=role.partial))
     else:
         state.become_unattached(state.epoch, Why.PRE_VOTE_LOST)
 

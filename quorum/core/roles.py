@@ -156,6 +156,9 @@ class Prospective:
     pre-vote is asked again."""
     successors: tuple[NodeId, ...] = ()
     """The order of succession from the last leader, kept in case the node returns to the same leader."""
+    partial: PartialBatch | None = None
+    """The part of a batch received from that leader, kept for the same case: behind a slow link that stalls now and then, a
+    large batch would never arrive as a whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,14 @@ from metadata_log.format.records import Config
 from quorum.core.protocol.config import RaftConfig
 from quorum.core.protocol.effects import AppendBatches, ElectionState, SendRequest
 from quorum.core.protocol.inputs import Failure, RequestFailed
-from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse, FetchSnapshotRequest
+from quorum.core.protocol.messages import (
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    VoteRequest,
+    VoteResponse,
+)
 from quorum.core.protocol.progress import ReplicaProgress
 from quorum.core.roles import Role
 from tests.core.cluster import Cluster, Node
@@ -202,6 +209,22 @@ def test_a_part_of_something_else_is_dropped() -> None:
     assert more is not None and more.part_position == 4_096
     assert part_of(solo, more, BatchPart(4_000, len(data), data[4_000:5_000])) is None
     assert fetch_in(solo.wait(100)).part_position == 0
+
+
+def test_parts_are_kept_through_pre_votes_that_are_refused() -> None:
+    """A link that stalls for longer than the fetch timeout: the others still hear the leader, and the follower goes on with it
+    where it was. Behind such a link a large batch was begun again for ever."""
+    solo, fetch, data = follower_of_large_batch()
+    assert part_of(solo, fetch, BatchPart(0, len(data), data[:4_096])) is not None
+    effects = solo.wait(solo.config.fetch_timeout_ms)
+    asked = [e.request for e in effects if isinstance(e, SendRequest) and isinstance(e.request, VoteRequest)]
+    assert solo.role() is Role.PROSPECTIVE and asked
+    for request in asked:
+        effects = solo.respond(
+            request.receiver.node_id, request, VoteResponse(ErrorCode.NONE, 1, 2, vote_granted=False)
+        )
+    assert solo.role() is Role.FOLLOWER
+    assert fetch_in([*effects, *solo.wait(100)]).part_position == 4_096
 
 
 def test_parts_are_dropped_with_the_leader_that_gave_them() -> None:
