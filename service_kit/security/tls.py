@@ -24,6 +24,14 @@ from service_kit.process.endpoints import HostPort
 PEM_BYTES_MAX: Final = 1 << 20
 _CERTIFICATE: Final = "certificate"
 _PRIVATE_KEY: Final = "private key"
+_KEYS_WITHOUT_GRPC: Final = {
+    "Ed25519": b"\x06\x03\x2b\x65\x70\x03\x21\x00",
+    "Ed448": b"\x06\x03\x2b\x65\x71\x03\x3a\x00",
+    "P-521": b"\x06\x05\x2b\x81\x04\x00\x23\x03\x81\x86\x00",
+}
+"""Kinds of keys that Python's TLS takes and gRPC's does not, each with the bytes of its public key in a certificate: the object
+identifier (RFC 8410, RFC 5480), and the head of the bit string that follows. A node with such a key starts, and every connection
+from or to another node fails with NO_COMMON_SIGNATURE_ALGORITHMS."""
 
 
 class TlsUnusable(Exception):
@@ -63,10 +71,10 @@ class TlsFiles:
         )
 
     def read_checked(self) -> PemTexts:
-        """Reads the files, and checks that key and certificate belong together.
+        """Reads the files, and checks that key and certificate belong together, and that gRPC can use the key.
 
         Raises:
-            TlsUnusable: a file cannot be used, or the key is another certificate's.
+            TlsUnusable: a file cannot be used, the key is another certificate's, or gRPC does not know this kind of key.
         """
         found = self.read()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -81,6 +89,12 @@ class TlsFiles:
             raise TlsUnusable(
                 f"{both} cannot be used: {e.reason or e}; they must be PEM, the key without a password"
             ) from e
+        kind = _kind_without_grpc(found.chain)
+        if kind is not None:
+            raise TlsUnusable(
+                f"{self.certificate_chain} has a key of the kind {kind}, which gRPC cannot use: no other node could "
+                "connect. Give this node a key of the kind P-256, P-384 or RSA"
+            )
         return found
 
 
@@ -125,6 +139,14 @@ def _read(path: Path, wanted: str) -> bytes:
         found = f"this is a {other}: are the two swapped?" if _holds(pem, other) else "the file has none"
         raise TlsUnusable(f"{path}: a {wanted} expected, and {found}")
     return pem
+
+
+def _kind_without_grpc(chain: bytes) -> str | None:
+    """The kind of the first certificate's key, if gRPC cannot use it."""
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    first = chain.decode(errors="replace").partition(begin)[2].partition(end)[0]
+    der = ssl.PEM_cert_to_DER_cert(f"{begin}{first}{end}")
+    return next((kind for kind, public_key in _KEYS_WITHOUT_GRPC.items() if public_key in der), None)
 
 
 def _holds(pem: bytes, what: str) -> bool:

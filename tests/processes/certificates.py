@@ -1,6 +1,7 @@
 """Certificates for a test: an authority, and what it signs. Made by the `openssl` command, good for a day."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +22,14 @@ class Authority:
             "req", "-x509", *_KEY, "-keyout", "ca.key", "-out", "ca.crt", "-days", "1", "-subj", "/CN=authority"
         )
 
-    def sign(self, name: str, host: str = "127.0.0.1", *more: str, days: int = 1, usage: str = "") -> TlsFiles:
+    def sign(
+        self, name: str, host: str = "127.0.0.1", *more: str, days: int = 1, usage: str = "", key: Sequence[str] = _KEY
+    ) -> TlsFiles:
         """The three files of whoever is at `host`; `more` are further alternative names, as openssl writes them (`DNS:c2`).
         `usage`: the extended key usage; empty: any."""
         usages = f"extendedKeyUsage={usage}\n" if usage else ""
         (self._directory / f"{name}.ext").write_text(f"subjectAltName={','.join((f'IP:{host}', *more))}\n{usages}")
-        self._openssl("req", "-new", *_KEY, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        self._openssl("req", "-new", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         by = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial")
         extensions = ("-extfile", f"{name}.ext")
         self._openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.crt", *by, "-days", str(days), *extensions)

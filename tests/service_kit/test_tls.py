@@ -77,6 +77,20 @@ def test_swapped_and_foreign_files_are_named_before_anything_is_dialled(tmp_path
         for use in (ServedCertificate, channel_credentials):
             with pytest.raises(TlsUnusable, match=why):
                 use(files)
+    for kind, words in (
+        ("Ed25519", ("-newkey", "ed25519", "-nodes")),
+        ("Ed448", ("-newkey", "ed448", "-nodes")),
+        ("P-521", ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:secp521r1", "-nodes")),
+    ):
+        files = authority.sign(kind, key=words)
+        for use in (ServedCertificate, channel_credentials):
+            with pytest.raises(TlsUnusable, match=f"{kind}.crt has a key of the kind {kind}, which gRPC cannot use"):
+                use(files)
+    for words in (
+        ("-newkey", "rsa:2048", "-nodes"),
+        ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384", "-nodes"),
+    ):
+        assert channel_credentials(authority.sign(f"good-{len(words)}", key=words)) is not None
     assert server_credentials(ServedCertificate(one)) is not None
     assert channel_credentials(one) is not None
 
