@@ -359,6 +359,11 @@ class MemoryDirectory:
         """The next read of any file's contents fails."""
         self._volume.failing_read = True
 
+    def has_bad_sector(self, name: str) -> bool:
+        """Whether a sector of a file cannot be read."""
+        content = self._content(name)
+        return any(each is content for each, _ in self._volume.bad_sectors)
+
     def break_sector(self, name: str, position: int) -> None:
         """The sector at `position` of a file cannot be read until it is written again, or the file is replaced."""
         content = self._content(name)

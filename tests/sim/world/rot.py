@@ -80,9 +80,13 @@ def _place_inside(
 
 
 def mangle_end(metadata: MemoryDirectory, rng: random.Random) -> bool:
-    """The last batches below the note are gone, with all behind them; False if a later segment says that there was more."""
+    """The last batches below the note are gone, with all behind them; False if a later segment says that there was more.
+
+    Also False if the file has a sector that cannot be read: its end is the proof that the log goes on behind that sector, and
+    without the proof the node rightly does not start (exit code 1, nothing was cut).
+    """
     places = _below_note(metadata)
-    if not places or places[-1].name != segment_names(metadata)[-1]:
+    if not places or places[-1].name != segment_names(metadata)[-1] or metadata.has_bad_sector(places[-1].name):
         return False
     _write_back_note(metadata)
     lost = [each for each in places if each.name == places[-1].name][-rng.randint(1, LOST_BATCHES_MAX) :]
