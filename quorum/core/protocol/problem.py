@@ -20,7 +20,7 @@ class ProblemCode(Enum):
     """All problems a controller reports. `deploy/runbook.md` has a row for each code."""
 
     DISK_FULL = "disk_full"
-    """The disk has no room: the node votes, does not lead, and fetches nothing."""
+    """The disk has no room: the node votes, grants no pre-vote, does not lead, and fetches nothing."""
     FLUSH_HANGS = "flush_hangs"
     """The disk does not finish a flush: the node does not lead until the flush ends."""
     LOG_DAMAGED = "log_damaged"

@@ -92,7 +92,7 @@ class Accidents:
     def note(self, what: object, error: Exception, now_ms: int, *, spoils: bool) -> DecisionFailed:
         """Counts and logs an accident, and remembers the broker if its request makes the leader resign.
 
-        `what` is the command or the request; a text names other work of the controller.
+        `what`: the command or the request, or a text that names other work of the controller.
         """
         self.count += 1
         name = what if isinstance(what, str) else type(what).__name__

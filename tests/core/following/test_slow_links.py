@@ -212,8 +212,8 @@ def test_a_part_of_something_else_is_dropped() -> None:
 
 
 def test_parts_are_kept_through_pre_votes_that_are_refused() -> None:
-    """A link that stalls for longer than the fetch timeout: the others still hear the leader, and the follower goes on with it
-    where it was. Behind such a link a large batch was begun again for ever."""
+    """A link stalls for longer than the fetch timeout. The other voters still hear the leader, and refuse the pre-votes. The
+    follower goes on after the part that it holds; before, it began the batch again after each stall, for ever."""
     solo, fetch, data = follower_of_large_batch()
     assert part_of(solo, fetch, BatchPart(0, len(data), data[:4_096])) is not None
     effects = solo.wait(solo.config.fetch_timeout_ms)

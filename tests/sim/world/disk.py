@@ -360,7 +360,7 @@ class MemoryDirectory:
         self._volume.failing_read = True
 
     def has_bad_sector(self, name: str) -> bool:
-        """Whether a sector of a file cannot be read."""
+        """True if the file has a sector that cannot be read."""
         content = self._content(name)
         return any(each is content for each, _ in self._volume.bad_sectors)
 
