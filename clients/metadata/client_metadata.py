@@ -244,19 +244,20 @@ class ClientMetadata:
     # --- leader epochs -----------------------------------------------------------------------------------------------
 
     def last_seen_epoch(self, key: TopicPartition) -> Epoch | None:
-        """The latest leader epoch that this client has seen of the topic that now has this name."""
+        """The latest leader epoch in metadata of the topic that now has this name."""
         return self._seen.epoch_of(key.topic, key.partition)
 
     def note_leader_epoch(self, key: TopicPartition, epoch: Epoch, topic_id: Uuid | None = None) -> bool:
-        """Notes a leader epoch from a response that is not metadata. Returns True if the epoch is new: the metadata is stale.
+        """Takes a leader epoch from a response that is not metadata. Returns True, and asks for a full update, if the epoch is
+        later than the last one in metadata.
 
         `topic_id` lets the client recognize a late response about a deleted topic with the same name.
         """
         assert epoch >= 0
-        if not self._seen.raise_epoch(key.topic, key.partition, epoch, topic_id):
-            return False
-        self.request_update()
-        return True
+        is_later = self._seen.is_later(key.topic, key.partition, epoch, topic_id)
+        if is_later:
+            self.request_update()
+        return is_later
 
 
 class Waited(NamedTuple):

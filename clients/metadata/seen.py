@@ -86,16 +86,19 @@ class SeenTopics:
         seen = self._topics.get(topic)
         return None if seen is None else seen.epochs.get(partition)
 
-    def raise_epoch(self, topic: str, partition: int, epoch: Epoch, topic_id: Uuid | None) -> bool:
-        """Notes a leader epoch from a response that is not metadata. Returns True if the epoch is later than the last one seen.
+    def is_later(self, topic: str, partition: int, epoch: Epoch, topic_id: Uuid | None) -> bool:
+        """Tells whether a leader epoch from a response that is not metadata is later than the last one seen in metadata.
 
-        `topic_id` is the id of the epoch's topic; None if the response has no id, and then the known topic is meant.
+        `topic_id` is the id of the epoch's topic; None if the response has no id, and then the known topic is meant. The epoch
+        is not noted, because the response has no generation:
+
+            1. A client knows epoch 5. `quorum recover` loses two leader changes, and metadata of the new generation says epoch 3.
+            2. A response of a broker that has not heard of the recovery arrives late, with epoch 5.
+            3. Were epoch 5 noted, the client would refuse epoch 4 of the new generation, which has the real leader.
         """
         seen = self._topics.get(topic)
         last = None if seen is None else seen.epochs.get(partition)
-        if seen is None or last is None or epoch <= last:
+        if seen is None or last is None:
             return False
-        if None not in (topic_id, seen.topic_id) and topic_id != seen.topic_id:
-            return False
-        seen.epochs[partition] = epoch
-        return True
+        is_another = None not in (topic_id, seen.topic_id) and topic_id != seen.topic_id
+        return epoch > last and not is_another

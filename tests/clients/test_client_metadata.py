@@ -293,6 +293,18 @@ def test_after_a_recovery_the_epochs_of_the_same_topic_begin_anew() -> None:
     assert client.metadata.cluster.partitions[A0].leader_id == 2
 
 
+def test_a_late_epoch_of_the_time_before_a_recovery_does_not_bind_the_client() -> None:
+    """A response has no generation. The client noted epoch 5 of the lost time again, and refused the leader of epoch 4."""
+    client = Client().knows("a")
+    client.refresh_again(topic("a", view("a", leader=2, epoch=5)), as_of=(1, 140))
+    client.refresh_again(topic("a", view("a", leader=1, epoch=3)), as_of=(789_762, 120))
+    assert client.metadata.note_leader_epoch(A0, 5, topic_id=b"a".ljust(16)), "it asks once more, and no more than that"
+
+    client.refresh_again(topic("a", view("a", leader=2, epoch=4)), as_of=(789_762, 200))
+    assert client.metadata.cluster.partitions[A0].leader_id == 2
+    assert client.metadata.last_seen_epoch(A0) == 4
+
+
 def test_an_epoch_of_the_deleted_topic_does_not_bind_the_new_one() -> None:
     """A response to a request that was sent to the deleted topic comes late, with that topic's id: nothing is noted."""
     client = Client().knows("a")
