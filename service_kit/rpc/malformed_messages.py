@@ -14,7 +14,8 @@ of the method itself keeps its traceback.
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
 from typing import Any, Final, NoReturn
 
 import grpc
@@ -144,9 +145,8 @@ def _guarded(method: Any, name: str, guard: Guard) -> grpc.RpcMethodHandler:
     if encode is not None:
         encode = _counting_sent(encode, guard.tallies.sent_bytes, service)
     if inspect.isasyncgenfunction(behavior):
-        around = _around_generator(behavior, name, guard)
-    else:
-        around = _around_coroutine(behavior, name, guard, is_unary=kind == "unary_unary")
+        behavior = _writing(behavior)
+    around = _around(behavior, name, guard, is_unary=kind == "unary_unary")
     make = getattr(grpc, f"{kind}_rpc_method_handler")
     return make(around, decode, encode)
 
@@ -182,7 +182,18 @@ def _tolerant(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return decoded
 
 
-def _around_coroutine(
+def _writing(behavior: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Turns a generator of responses into a coroutine that writes them, so that the guard can end the stream."""
+
+    async def write_all(request: Any, context: Any) -> None:
+        async with aclosing(behavior(request, context)) as responses:
+            async for response in responses:
+                await context.write(response)
+
+    return write_all
+
+
+def _around(
     behavior: Callable[[Any, Any], Any], name: str, guard: Guard, *, is_unary: bool
 ) -> Callable[[Any, Any], Any]:
     method, tallies = method_name(name), guard.tallies
@@ -208,30 +219,6 @@ def _around_coroutine(
             tallies.requests.add(1, method, code)
             if is_unary:
                 tallies.seconds.observe(now_s() - began_s, method)
-
-    return guarded
-
-
-def _around_generator(behavior: Callable[[Any, Any], Any], name: str, guard: Guard) -> Callable[[Any, Any], Any]:
-    method, tallies = method_name(name), guard.tallies
-
-    async def guarded(request: Any, context: Any) -> AsyncIterator[Any]:
-        await guard.held()
-        code = "CANCELLED"
-        try:
-            if request is _MALFORMED:
-                await guard.refuse(name, context)
-            try:
-                async for response in behavior(request, context):
-                    yield response
-            except DecodeError:
-                await guard.break_off(name, context)
-            code = code_name(context.code())
-        except Exception:
-            code = _failure(context)
-            raise
-        finally:
-            tallies.requests.add(1, method, code)
 
     return guarded
 

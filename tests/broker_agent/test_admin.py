@@ -20,6 +20,7 @@ from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dialer
 from service_kit.rpc.doors import Caller, Doors, NotAuthorized
 from service_kit.rpc.health import Health
+from service_kit.rpc.malformed_messages import STOPPING
 from service_kit.rpc.server import serving
 from tests.broker_agent.test_config import loaded
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
@@ -162,6 +163,23 @@ async def test_a_stream_that_breaks_behind_the_broker_breaks_before_it(client: A
     with pytest.raises(grpc.aio.AioRpcError) as broken:
         await call.read()
     assert broken.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_broker_that_stops_ends_a_submit_stream_with_a_reason(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client learns that the broker stops, and the stream to the controller ends with it."""
+    async with Dialer() as dialer:
+        controllers = AdminForwarding(lambda: cluster.targets, ControllerChannels(dialer))
+        added = serving(ANY_PORT, lambda server: server.add_generic_rpc_handlers((controllers,)), grace_s=0.1)
+        async with AsyncExitStack() as stack:
+            target = f"127.0.0.1:{await stack.enter_async_context(added)}"
+            async with AdminClient([target]) as client, await client.submit() as stream:
+                await (await stream.send(delete_topics=admin_pb2.DeleteTopicsRequest(names=["orders"])))
+                await stack.aclose()
+                with pytest.raises(AdminError, match=STOPPING):
+                    await (await stream.send(delete_topics=admin_pb2.DeleteTopicsRequest(names=["orders"])))
+    assert "Traceback" not in caplog.text
 
 
 async def test_a_refused_stream_is_a_refusal(cluster: Cluster) -> None:

@@ -106,7 +106,8 @@ async def test_who_says_nothing_takes_no_place_for_long() -> None:
         await asyncio.gather(*ended)
 
 
-async def test_an_idle_stream_is_ended_with_a_reason_when_the_server_stops() -> None:
+@pytest.mark.parametrize("kind", ["coroutine", "generator"])
+async def test_an_idle_stream_is_ended_with_a_reason_when_the_server_stops(kind: str) -> None:
     """gRPC alone would cancel the stream at the end of the grace, and write a traceback for it now and then."""
     ended = asyncio.Event()
 
@@ -117,8 +118,15 @@ async def test_an_idle_stream_is_ended_with_a_reason_when_the_server_stops() -> 
         finally:
             ended.set()
 
+    async def generated(messages: AsyncIterator[bytes], _: Any) -> AsyncIterator[bytes]:
+        try:
+            async for message in messages:
+                yield message
+        finally:
+            ended.set()
+
     def chatting(server: grpc.aio.Server) -> None:
-        method = grpc.stream_stream_rpc_method_handler(chat)
+        method = grpc.stream_stream_rpc_method_handler(chat if kind == "coroutine" else generated)
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test.Chat", {"Chat": method})])
 
     async with Dialer() as dialer:
@@ -129,6 +137,21 @@ async def test_an_idle_stream_is_ended_with_a_reason_when_the_server_stops() -> 
         assert ended.is_set()
         assert await stream.code() is grpc.StatusCode.UNAVAILABLE
         assert await stream.details() == STOPPING
+
+
+async def test_streams_of_reflection_and_health_are_ended_with_a_reason_too() -> None:
+    """Every node serves them. A watcher of the health first learns that the node stops."""
+    async with Dialer() as dialer:
+        async with serving(ANY, echo, health=Health(), reflect=["test.Echo"], grace_s=0.1) as port:
+            channel = dialer(f"127.0.0.1:{port}")
+            reflected = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo()
+            await reflected.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+            await reflected.read()
+            watched = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=LIVE))
+            assert (await watched.read()).status == health_pb2.HealthCheckResponse.SERVING
+        assert (await watched.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        for stream in (reflected, watched):
+            assert (await stream.code(), await stream.details()) == (grpc.StatusCode.UNAVAILABLE, STOPPING)
 
 
 @contextlib.asynccontextmanager
