@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
+import structlog
+
 from tests.fuzz.target import Target
 from tests.fuzz.targets import targets
 from tests.journal import Journal
@@ -72,7 +74,7 @@ def input_of(target: Target, seed: int, number: int) -> bytes:
 def run_chunk(chunk: Chunk) -> Tally:
     """Feeds one target, up to its first failure."""
     _limit_memory()
-    logging.disable()
+    _be_quiet()
     target = targets()[chunk.target]
     outcomes: Counter[str] = Counter()
     slowest_s = 0.0
@@ -113,6 +115,12 @@ def judge(target: Target, data: bytes, *, watched: bool = False) -> tuple[str, s
 
 def _too_long(*_: Any) -> None:
     raise TookTooLong(f"more than {CPU_SECONDS_MAX} s of CPU time")
+
+
+def _be_quiet() -> None:
+    """Drops the log lines of the code under test: a million inputs write thousands, and the progress bar drowns in them."""
+    logging.disable()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 def _limit_memory() -> None:
