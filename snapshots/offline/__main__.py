@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -243,11 +244,23 @@ def failing_in_one_line() -> Iterator[None]:
 
 @contextmanager
 def _needing(extra: str) -> Iterator[None]:
-    """Say what to install if a package that the job needs is missing."""
+    """Say what to install if a package that the job needs is missing, or cannot be loaded."""
     try:
         yield
     except ModuleNotFoundError as e:
         raise Failed(f"the package {e.name} is missing; install it from a checkout: pip install '.[{extra}]'") from None
+    except ImportError as e:  # for example, the package is for another Python, or a library of the system is missing
+        name, reason = e.name or _raised_in(e), " ".join(str(e).split())
+        raise Failed(
+            f"the package {name} cannot be loaded: {reason}; nothing was done; install it anew from a checkout: "
+            f"pip install --force-reinstall '.[{extra}]'"
+        ) from None
+
+
+def _raised_in(error: ImportError) -> str:
+    """Return the module that raised `error`; the packages of an extra do not always name themselves."""
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    return str(frame.f_globals["__name__"])
 
 
 @contextmanager

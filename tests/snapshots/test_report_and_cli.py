@@ -161,6 +161,24 @@ def test_without_the_extra_packages_there_is_one_line(tmp_path: Path, job: str) 
     assert "pip install '.[spark]'" in line
 
 
+@pytest.mark.parametrize(("job", "package"), [("dump", "pyarrow"), ("audit", "pyspark")])
+def test_a_package_that_cannot_be_loaded_costs_one_line(tmp_path: Path, job: str, package: str) -> None:
+    """For example, the package was built for another Python. The line names the package and the reason."""
+    Node(tmp_path / "node", 54).live(3)
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text(r"raise ImportError('\n\nREAD THIS:\nlibodd.so: cannot open')")
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+        f"sys.argv = ['quorum-offline', {job!r}, {str(tmp_path / 'node')!r}]; "
+        "from snapshots.offline.__main__ import main; main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == cli.EXIT_FAILED, ran
+    (line,) = ran.stderr.splitlines()
+    assert f"the package {package} cannot be loaded: READ THIS: libodd.so: cannot open" in line
+    assert "pip install --force-reinstall '.[spark]'" in line
+
+
 @pytest.mark.parametrize("words", [[], ["-o", "json"], ["--batches"]])
 def test_a_dump_of_damage_ends_with_10(tmp_path: Path, words: list[str]) -> None:
     """As `quorumctl log dump` does, so that a script sees the damage. A part of the log without damage ends with 0."""
