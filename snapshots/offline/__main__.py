@@ -250,15 +250,17 @@ def _needing(extra: str) -> Iterator[None]:
     except ModuleNotFoundError as e:
         raise Failed(f"the package {e.name} is missing; install it from a checkout: pip install '.[{extra}]'") from None
     except ImportError as e:  # for example, the package is for another Python, or a library of the system is missing
-        name, reason = e.name or _raised_in(e), " ".join(str(e).split())
+        reason = " ".join(str(e).split())
         raise Failed(
-            f"the package {name} cannot be loaded: {reason}; nothing was done; install it anew from a checkout: "
+            f"the package {_not_loaded(e)} cannot be loaded: {reason}; nothing was done; install it anew from a checkout: "
             f"pip install --force-reinstall '.[{extra}]'"
         ) from None
 
 
-def _raised_in(error: ImportError) -> str:
-    """Return the module that raised `error`; the packages of an extra do not always name themselves."""
+def _not_loaded(error: ImportError) -> str:
+    """Return the module that raised `error`, or that lacks a name. For a library `pyarrow.lib` the error's own name is "lib"."""
+    if error.name in sys.modules:
+        return error.name
     *_, (frame, _) = walk_tb(error.__traceback__)
     return str(frame.f_globals["__name__"])
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -161,12 +162,22 @@ def test_without_the_extra_packages_there_is_one_line(tmp_path: Path, job: str) 
     assert "pip install '.[spark]'" in line
 
 
-@pytest.mark.parametrize(("job", "package"), [("dump", "pyarrow"), ("audit", "pyspark")])
-def test_a_package_that_cannot_be_loaded_costs_one_line(tmp_path: Path, job: str, package: str) -> None:
+@pytest.mark.parametrize(
+    ("job", "package", "code", "reason"),
+    [
+        ("dump", "pyarrow", r"raise ImportError('\n\nREAD THIS:\nlibodd.so: cannot open')", "READ THIS: libodd.so: cannot open"),
+        ("dump", "pyarrow", "import pyarrow.lib", "file too short"),
+        ("audit", "pyspark", "from pyspark import odd", "cannot import name 'odd' from"),
+    ],
+)  # fmt: skip
+def test_a_package_that_cannot_be_loaded_costs_one_line(
+    tmp_path: Path, job: str, package: str, code: str, reason: str
+) -> None:
     """For example, the package was built for another Python. The line names the package and the reason."""
     Node(tmp_path / "node", 54).live(3)
     (tmp_path / package).mkdir()
-    (tmp_path / package / "__init__.py").write_text(r"raise ImportError('\n\nREAD THIS:\nlibodd.so: cannot open')")
+    (tmp_path / package / "__init__.py").write_text(code)
+    (tmp_path / package / f"lib{EXTENSION_SUFFIXES[0]}").write_bytes(b"junk")
     program = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
         f"sys.argv = ['quorum-offline', {job!r}, {str(tmp_path / 'node')!r}]; "
@@ -175,7 +186,8 @@ def test_a_package_that_cannot_be_loaded_costs_one_line(tmp_path: Path, job: str
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == cli.EXIT_FAILED, ran
     (line,) = ran.stderr.splitlines()
-    assert f"the package {package} cannot be loaded: READ THIS: libodd.so: cannot open" in line
+    assert f"the package {package} cannot be loaded: " in line
+    assert reason in line
     assert "pip install --force-reinstall '.[spark]'" in line
 
 
