@@ -7,6 +7,9 @@ A process that was never registered gives up after `initial.broker.registration.
 process that was registered once goes on trying, unless another process holds the id all that time
 (DUPLICATE_BROKER_REGISTRATION).
 
+If a controller belongs to another cluster, a broker with an empty store ends at once: its configuration is probably wrong. A
+broker whose store has metadata was accepted by its own cluster before, so the broker asks the other controllers.
+
     1. Broker 101 registers. The record is at offset 40, so its broker epoch is 40.
     2. Broker 101 crashes and is started again. Its session of epoch 40 is still open for some seconds.
     3. The new process names the old one as `previous_incarnation`, so the controller replaces the registration at once. The new
@@ -43,11 +46,14 @@ class Registration:
         self._previous_incarnations: tuple[Uuid, ...] = ()
         self.was_registered = False
         """True if this process was ever registered, so that its configuration is right."""
+        self._has_metadata = False
         self._until_ms = 0
 
-    def recovered(self, previous_incarnations: tuple[Uuid, ...]) -> None:
-        """Notes earlier processes of this store: a controller may still have such a process registered."""
+    def recovered(self, previous_incarnations: tuple[Uuid, ...], *, has_metadata: bool) -> None:
+        """Notes earlier processes of this store: a controller may still have such a process registered. `has_metadata`: the store
+        is not empty, so its cluster has accepted this broker's cluster id before."""
         self._previous_incarnations = previous_incarnations
+        self._has_metadata = has_metadata
 
     def begin(self, now_ms: int) -> None:
         self.end()
@@ -80,9 +86,10 @@ class Registration:
         """Tells whether a refusal with `code` ends the process at once.
 
         A process that was registered once has the right certificate, cluster id, endpoints and features. If a controller does not
-        accept them, the next controller is asked.
+        accept them, the next controller is asked. A store with metadata proves that the cluster id is right, and no more.
         """
-        return code in FATAL and not self.was_registered
+        is_proven = self.was_registered or (self._has_metadata and code is ErrorCode.INCONSISTENT_CLUSTER_ID)
+        return code in FATAL and not is_proven
 
     def believed_leader(self, failed: RequestFailed) -> LeaderHint | None:
         """Returns the leader that the controller named; None if the controller is not believed.

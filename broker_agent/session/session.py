@@ -156,7 +156,8 @@ class Session:
         match happened:
             case StoreRecovered():
                 self._store.recovered(happened.position)
-                self._registration.recovered(happened.previous_incarnations)
+                has_metadata = happened.position.offset > 0
+                self._registration.recovered(happened.previous_incarnations, has_metadata=has_metadata)
                 self._life.tell("registering")
                 self._begin_registering(now_ms)
             case Registered():

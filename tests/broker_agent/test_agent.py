@@ -340,6 +340,22 @@ async def test_a_controller_of_another_cluster_ends_the_process_with_a_clear_rea
     assert "INCONSISTENT_CLUSTER_ID" in exit_.reason
 
 
+async def test_a_restarted_broker_passes_by_a_controller_of_another_cluster(
+    controller: FakeController, start: Start
+) -> None:
+    """The first address in the broker's list belongs to another cluster now. The broker registers with the next controller."""
+    first = start(seed=1)
+    await first.reaches(BrokerState.ONLINE)
+    await first.stop()
+
+    foreign = await FakeController(controller.history, controller.pulse).start()
+    foreign.refuse_with = ErrorCode.INCONSISTENT_CLUSTER_ID
+    second = start(HostPort("127.0.0.1", foreign.port), HostPort("127.0.0.1", controller.port), seed=2)
+    await second.reaches(BrokerState.ONLINE)
+    assert "INCONSISTENT_CLUSTER_ID" in str(second.log.said("looking for the controller")[0]["reason"])
+    await foreign.stop()
+
+
 async def test_a_broker_without_any_controller_gives_up_in_time(start: Start) -> None:
     """initial.broker.registration.timeout.ms."""
     process = start(HostPort("127.0.0.1", 1), config=SessionConfig(initial_registration_timeout_ms=200, backoff_ms=10))

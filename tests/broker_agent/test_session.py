@@ -157,6 +157,24 @@ def test_what_trying_again_cannot_help_ends_the_process(code: ErrorCode) -> None
     assert "the other cluster" in broker.the(Exit).reason
 
 
+def test_a_restarted_broker_leaves_a_controller_of_another_cluster_for_the_next_one() -> None:
+    """The store has metadata, so the broker's own cluster has accepted its cluster id before. If all controllers belong to
+    another cluster, the process still ends in time, and says why."""
+    broker = Broker(initial_registration_timeout_ms=3_000).step(StoreRecovered(at(10), ()))
+    asked = 0
+    while not broker.has(Exit):
+        refused = RegisterFailed(broker.number(), ErrorCode.INCONSISTENT_CLUSTER_ID, "this is cluster B", HINT)
+        broker.step(refused, 5)
+        if not broker.has(Exit):
+            assert broker.the(FindController).leader is None, "another cluster's word about a leader does not count"
+            broker.wait()
+            asked += 1
+
+    assert broker.the(Exit).code == 1
+    assert "INCONSISTENT_CLUSTER_ID: this is cluster B" in broker.the(Exit).reason
+    assert 3 < asked < 60
+
+
 @pytest.mark.parametrize("code", FATAL_AT_FIRST)
 def test_a_controller_that_does_not_accept_a_live_broker_is_left_for_the_next_one(code: ErrorCode) -> None:
     """One controller that has the wrong configuration, or none of today's, stops no broker that a majority serves: the process
