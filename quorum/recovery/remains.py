@@ -12,7 +12,9 @@ Example: controller 1 has records 0 to 99 and a snapshot at 60.
     2. Records 80 to 89 are damaged as well, in a later segment: the history ends at 80. Records 90 to 99 are left out, because no
        byte on this disk says what came before.
     3. Record 60 is damaged: the history is the snapshot alone.
-    4. A damaged range [50, 70) contains the snapshot's end. The snapshot's chain proves records 60 to 69, if they are intact.
+    4. The log ends at 40, and the note `flushed` says 60: the history is the snapshot alone, and no record is lost. If the note
+       says 100, records 60 to 99 are lost.
+    5. A damaged range [50, 70) contains the snapshot's end. The snapshot's chain proves records 60 to 69, if they are intact.
 """
 
 from __future__ import annotations

@@ -122,9 +122,9 @@ def _survey(directory: Directory, identity: Identity) -> Candidate:
     lost = read_lost(metadata)
     log = Remains(metadata, note, first_chain, snapshot)
     is_back = _holds(log, lost)
-    durable = (
-        [lost] if log.is_replaced else [note, lost, log.lost(), log.left_out]
-    )  # replaced records were never committed
+    lost_now = None if log.is_replaced else log.lost()
+    # Replaced records were never committed.
+    durable = [lost] if log.is_replaced else [note, lost, lost_now, log.left_out]
     furthest = max((each for each in durable if each is not None), default=Flushed(0, b""))
     if log.is_replaced:
         damages.append("its newest snapshot has replaced its log")
@@ -137,7 +137,8 @@ def _survey(directory: Directory, identity: Identity) -> Candidate:
         damages.append(f"its log begins at {log.log_start}, and no whole snapshot there reaches that far")
     if log.is_contradicted:
         damages.append("its newest snapshot is not of its log's history")
-    if not is_back or furthest.end > end.offset:
+    # A log that ends at 3, with a note of 6 and a snapshot at 6, is not whole either, although the snapshot covers the lost end.
+    if not is_back or lost_now is not None or furthest.end > end.offset:
         damages.append(f"lost durable records below {furthest.end}")
     return Candidate(
         directory=directory,

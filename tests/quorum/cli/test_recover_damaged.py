@@ -12,8 +12,10 @@ import pytest
 from metadata_log.disk.files import RealDirectory, RealFile
 from metadata_log.disk.identity import read_identity
 from metadata_log.format.batch import Batch
+from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Offset, OffsetAndEpoch
-from metadata_log.format.records import NoOp, SnapshotMark
+from metadata_log.format.records import NoOp, SnapshotMark, Voters
+from metadata_log.store.damage import LostTail
 from metadata_log.store.log import Log
 from metadata_log.store.log_notes import FlushedNote
 from metadata_log.store.segment import segment_name
@@ -291,6 +293,98 @@ def test_a_log_that_its_snapshot_has_replaced_goes(tmp_path: Path) -> None:
     opened = reopened(path)
     assert (opened.log.shape.start.offset, opened.log.end) == (6, 8)
     opened.log.close()
+
+
+# --- a log that ends below its snapshot ------------------------------------------------------------------------------
+
+
+def without_end(path: Path, end: Offset, tail: str = "cut") -> Path:
+    """The disk has lost the records from `end` on, or the whole file (`gone`). The snapshot is left."""
+    segment = path / LOG_DIRECTORY / segment_name(0)
+    data = segment.read_bytes()
+    at = data.index(batches(path)[end].data)
+    left = {"cut": b"", "zeros": bytes(len(data) - at), "garbage": b"Z" * (len(data) - at)}
+    if tail == "gone":
+        segment.unlink()
+    else:
+        segment.write_bytes(data[:at] + left[tail])
+    return path
+
+
+@pytest.mark.parametrize("tail", ["cut", "zeros", "garbage", "gone"])
+@pytest.mark.parametrize("end, noted", [(5, 6), (3, 6), (3, 4), (0, 6), (0, 2)])
+def test_a_log_that_has_lost_its_end_below_its_snapshot_begins_there(
+    tmp_path: Path, end: Offset, noted: Offset, tail: str
+) -> None:
+    """The snapshot holds the state of all durable records, so the recovery loses none and asks for no loss."""
+    path = with_snapshot(tmp_path / "c")
+    history = batches(path)
+    note(without_end(path, end, tail), noted, history)
+    report = recover("--directory", path, "--dry-run").stdout
+    assert "Its log below 6 is damaged, and is deleted" in report and "LOST FOR CERTAIN" not in report
+    document = recovered("--directory", path)
+    assert (document["kept_end_offset"], document["losses"]) == (6, [])
+    opened = reopened(path)
+    assert (opened.log.shape.start.offset, opened.log.end, opened.log.lost) == (6, 8, None)
+    assert opened.load is not None and opened.load.end == SNAPSHOT
+    opened.log.close()
+
+
+@pytest.mark.parametrize("tail", ["cut", "zeros", "garbage", "gone"])
+@pytest.mark.parametrize("end, noted", [(3, 10), (3, 7), (0, 7), (8, 10)])
+def test_a_durable_record_beyond_the_snapshot_is_given_up_only_if_it_is_said(
+    tmp_path: Path, end: Offset, noted: Offset, tail: str
+) -> None:
+    """The snapshot does not hold the records from 6 on, and another node may count on these records."""
+    path = with_snapshot(tmp_path / "c")
+    history = batches(path)
+    note(without_end(path, end, tail), noted, history)
+    before = contents(path)
+    refused = recover("--directory", path, "--yes")
+    assert refused.exit_code == 2 and "LOST FOR CERTAIN" in refused.stdout, refused.output
+    assert contents(path) == before
+    kept = 6 if tail == "gone" else max(end, 6)
+    assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == kept
+
+
+@pytest.mark.parametrize("noted", [10, None])
+def test_intact_records_beyond_the_snapshot_that_nothing_proves_are_a_loss(
+    tmp_path: Path, noted: Offset | None
+) -> None:
+    """Records 3 to 7 are damaged, 8 and 9 are intact: the snapshot covers records 3 to 5 only."""
+    path = with_snapshot(tmp_path / "c")
+    history = batches(path)
+    note(damage(path, 3, 4, 5, 6, 7), noted, history)
+    before = contents(path)
+    refused = recover("--directory", path, "--yes")
+    assert refused.exit_code == 2 and "LOST FOR CERTAIN: from 6 to 10" in refused.stdout, refused.output
+    assert contents(path) == before
+    assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == 6
+
+
+def test_without_log_and_note_the_snapshot_alone_is_not_enough(tmp_path: Path) -> None:
+    """Nothing says whether durable records followed the snapshot. A start refuses this directory too."""
+    path = with_snapshot(tmp_path / "c")
+    note(without_end(path, 0, "gone"), None, ())
+    refused = recover("--directory", path, "--yes", "--accept-loss")
+    assert refused.exit_code == 4 and "there is no log" in refused.stderr, refused.output
+    with pytest.raises(CorruptLog, match="there is no log"):
+        reopened(path)
+
+
+@pytest.mark.parametrize("tail", ["cut", "garbage", "gone"])
+def test_a_lone_voter_that_does_not_start_without_its_end_begins_at_its_snapshot(tmp_path: Path, tail: str) -> None:
+    """The start asks for an operator, and the operator's command must not answer that the node can start."""
+    alone = Voters(voters_record(CONTROLLERS).voters[:1])
+    path = with_snapshot(tmp_path / "c", [*MARKED[:3], (1, alone), *MARKED[4:]])
+    history = batches(path)
+    note(without_end(path, 3, tail), 6, history)
+    with pytest.raises(LostTail):
+        reopened(path)
+    document = recovered("--directory", path)
+    assert (document["kept_end_offset"], document["losses"]) == (6, [])
+    again = recover("--directory", path, "--yes")
+    assert again.exit_code == 4 and "is the only voter already" in again.stderr
 
 
 # --- a disk that fails while it gives --------------------------------------------------------------------------------

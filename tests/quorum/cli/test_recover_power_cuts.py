@@ -18,6 +18,7 @@ from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.format.records import NoOp, Record, SnapshotMark, Voters
 from metadata_log.store.log import Log
 from metadata_log.store.log_notes import FLUSHED_NAME, FlushedNote
+from metadata_log.store.salvage import intact_batches
 from quorum.core.protocol.effects import ElectionState
 from quorum.recovery.carry_out import carry_out
 from quorum.recovery.plan import plan
@@ -181,6 +182,16 @@ def broken_across_its_snapshots_end() -> Situation:
     return Situation(broken(3, 4, noted_end=1), promised_end=7)
 
 
+def ended_below_its_snapshot() -> Situation:
+    """The disk has lost the end of the log, from record 2 on; the snapshot holds all that the note says."""
+    directory = broken(noted_end=4)
+    metadata = directory.subdirectory(LOG_DIRECTORY)
+    (segment,) = (name for name in metadata.names() if name.endswith(".log"))
+    at, _ = next(intact_batches(metadata.open(segment), 0, 2))
+    metadata.edit(segment, lambda content: content.__delitem__(slice(at, None)))
+    return Situation(directory, promised_end=4)
+
+
 def forgetful() -> Situation:
     """Its vote is gone."""
     directory = controller(1, OLD)
@@ -198,6 +209,7 @@ SITUATIONS = (
     broken_below_its_snapshot,
     broken_on_both_sides_of_its_snapshot,
     broken_across_its_snapshots_end,
+    ended_below_its_snapshot,
     forgetful,
 )
 EVERY_SITUATION = pytest.mark.parametrize("situation", SITUATIONS, ids=lambda each: str(each.__name__))
