@@ -17,14 +17,16 @@ Otherwise a client's connection could take a stopped node's port:
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import random
 import socket
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import IDENTITY_NAME, read_identity
@@ -201,7 +203,7 @@ def load(directory: Path) -> Layout:
     """
     path = directory / CLUSTER_FILE
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             document = json.loads(file.read(CLUSTER_FILE_BYTES_MAX))
         nodes = tuple(_node(directory, values) for values in document["nodes"])
         return Layout(directory, str(document["cluster_id"]), nodes, document.get("settings", {}))
@@ -243,8 +245,7 @@ def unusable(node: DevNode) -> str | None:
                 next(directory.iterdir(), None)
         for path in (node.config_path, node.log_path, node.pid_path, identity):
             if _is_there(path):
-                with open(path, "rb", opener=_open_at_once):
-                    pass
+                open_regular(path).close()
     except OSError as e:
         return why_text(e)
     return None
@@ -258,8 +259,21 @@ def _is_there(path: Path) -> bool:
     return True
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a regular file for reading. Does not wait, as `open` waits for the writer of a named pipe.
+
+    Raises:
+        OSError: the file cannot be opened, or is a named pipe, a device or a directory.
+    """
+    file = open(path, "rb", opener=_open_at_once)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return file
+
+
 def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a named pipe would wait for its writer
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def why_text(e: OSError) -> str:

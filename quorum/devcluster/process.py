@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from quorum.devcluster.layout import DevNode
+from quorum.devcluster.layout import DevNode, open_regular
 
 _MODULES: Final = {"controller": "quorum", "broker": "broker_agent"}
 _STARTED: dict[int, subprocess.Popen[bytes]] = {}
@@ -21,6 +21,7 @@ _STARTED: dict[int, subprocess.Popen[bytes]] = {}
 _EXIT_CODES: dict[int, int] = {}
 """The exit codes of ended children, by pid."""
 LOG_TAIL_BYTES: Final = 4_096
+PID_FILE_BYTES_MAX: Final = 64
 
 
 def spawn(node: DevNode) -> int:
@@ -47,7 +48,8 @@ def spawn(node: DevNode) -> int:
 def pid_of(node: DevNode) -> int | None:
     """The pid of the node's running process; None if it does not run, or if its pid file cannot be read (`layout.unusable`)."""
     try:
-        pid_text, birth = node.pid_path.read_text().split()
+        with open_regular(node.pid_path) as file:
+            pid_text, birth = file.read(PID_FILE_BYTES_MAX).decode().split()
         pid = int(pid_text)
     except (OSError, ValueError):
         return None
@@ -79,7 +81,7 @@ def exit_code(pid: int) -> int | None:
 def log_tail(node: DevNode, lines: int = 5) -> str:
     """The last lines that the node printed; empty if its log cannot be read."""
     try:
-        with node.log_path.open("rb") as file:
+        with open_regular(node.log_path) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
             text = file.read(LOG_TAIL_BYTES).decode(errors="replace")
     except OSError:

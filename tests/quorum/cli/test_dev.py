@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import socket
 import threading
@@ -83,10 +84,15 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_a_damaged_cluster_file_is_named(tmp_path: Path) -> None:
-    """It says which file, and changes nothing."""
+    """The error names the file, and the command changes nothing. The command does not wait for the writer of a named pipe."""
     DevCluster.create(tmp_path / "c", controllers=1)
-    (tmp_path / "c" / layouts.CLUSTER_FILE).write_text("{")
+    path = tmp_path / "c" / layouts.CLUSTER_FILE
+    path.write_text("{")
     with pytest.raises(DevClusterError, match=r"cluster\.json cannot be read"):
+        DevCluster.load(tmp_path / "c")
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(DevClusterError, match=r"cluster\.json cannot be read: .*Not a regular file"):
         DevCluster.load(tmp_path / "c")
 
 
@@ -222,6 +228,9 @@ def _text(path: Path) -> None:
         ("log", Path.mkdir, "Is a directory"),
         ("pid", Path.mkdir, "Is a directory"),
         ("pid", _loop, "Too many levels of symbolic links (it is a symbolic link to pid)"),
+        ("config.yaml", os.mkfifo, "Not a regular file"),
+        ("log", os.mkfifo, "Not a regular file"),
+        ("pid", os.mkfifo, "Not a regular file"),
     ],
 )
 def test_a_path_that_cannot_be_used_is_the_problem_of_its_node(
