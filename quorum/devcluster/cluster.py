@@ -148,29 +148,33 @@ class DevCluster:
         """Starts every stopped node, and waits until the controllers follow a leader and every broker is online.
 
         A problem of one node leaves this node out if the other controllers are a majority: a path that cannot be used, a data
-        directory that was wiped or belongs to another node, or a process that ends at once, perhaps because of its
-        configuration. (A new cluster starts whole or not at all.) A config file that is missing is written anew.
+        directory that was wiped or belongs to another node, a port that another process has, or a process that ends at once,
+        perhaps because of its configuration. (A new cluster starts whole or not at all.) A missing config file is written anew.
 
         Returns the nodes that were left out: by name, the reason and the way back. An empty result means that all nodes are well.
 
         Raises:
-            DevClusterError: the cluster runs already, a port is taken, no majority can be started, or time is up. The started
-                nodes are stopped again, and the files of `create` are removed.
+            DevClusterError: the cluster runs already, no majority can be started, a port of a new cluster is taken, or time is
+                up. The started nodes are stopped again, and the files of `create` are removed.
         """
-        why_not = {node: why for node, why in layouts.strays(self.layout).items() if pid_of(node) is None}
-        waiting = [node for node in self.nodes if pid_of(node) is None and node not in why_not]
-        for node in (*waiting, *why_not):
+        stopped = [node for node in self.nodes if pid_of(node) is None]
+        why_not = {node: why for node, why in layouts.strays(self.layout).items() if node in stopped}
+        if not self._is_new:
+            why_not |= layouts.taken_ports(node for node in stopped if node not in why_not)
+        for node in stopped:
             try:
                 layouts.write_config(self.layout, node)
             except OSError as e:
                 why_not[node] = layouts.why_text(e)
         self._check_majority(why_not)
-        if not any(node not in why_not for node in waiting):
+        waiting = [node for node in stopped if node not in why_not]
+        if not waiting:
             raise Conflict(_nothing_to_start(self.layout, self._left_out(why_not)))
         started: list[DevNode] = []
         try:
-            layouts.check_ports(waiting)
-            for node in (node for node in waiting if node not in why_not):
+            if self._is_new:
+                layouts.check_ports(waiting)
+            for node in waiting:
                 try:
                     spawn(node)
                 except OSError as e:
@@ -211,8 +215,8 @@ class DevCluster:
     def _check_majority(self, why_not: Mapping[DevNode, str]) -> None:
         if not self._has_majority(why_not):
             raise Conflict(
-                f"{'; '.join(why_not.values())}. Without a majority of the controllers nothing was started: put the right "
-                "directories there; if they are lost for good, see `quorumctl quorum recover --help`"
+                f"{'; '.join(why_not.values())}. Without a majority of the controllers nothing was started: stop the other "
+                "processes, or put the right directories there; for lost directories see `quorumctl quorum recover --help`"
             )
 
     def _left_out(self, why_not: Mapping[DevNode, str]) -> dict[str, str]:

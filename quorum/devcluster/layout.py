@@ -23,7 +23,8 @@ import os
 import random
 import socket
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -245,7 +246,8 @@ def unusable(node: DevNode) -> str | None:
                 next(directory.iterdir(), None)
         for path in (node.config_path, node.log_path, node.pid_path, identity):
             if _is_there(path):
-                open_regular(path).close()
+                with open_regular(path):
+                    pass
     except OSError as e:
         return why_text(e)
     return None
@@ -259,17 +261,17 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def open_regular(path: Path) -> BinaryIO:
+@contextmanager
+def open_regular(path: Path) -> Iterator[BinaryIO]:
     """Opens a regular file for reading. Does not wait, as `open` waits for the writer of a named pipe.
 
     Raises:
         OSError: the file cannot be opened, or is a named pipe, a device or a directory.
     """
-    file = open(path, "rb", opener=_open_at_once)
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(errno.EINVAL, "Not a regular file", str(path))
-    return file
+    with open(path, "rb", opener=_open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "Not a regular file", str(path))
+        yield file
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -308,8 +310,11 @@ def _why_foreign(layout: Layout, node: DevNode) -> str | None:
 
 def repair(layout: Layout) -> str:
     """Says how a node comes back whose files cannot be used."""
-    again = f"`quorumctl dev up --dir {quote(str(layout.directory))}`"
-    return f"Repair it, or move it away; then run {again} again"
+    return f"Repair it, or move it away; then run {_up_again(layout)}"
+
+
+def _up_again(layout: Layout) -> str:
+    return f"`quorumctl dev up --dir {quote(str(layout.directory))}` again"
 
 
 def way_back(layout: Layout, node: DevNode, running: DevNode) -> str:
@@ -318,8 +323,14 @@ def way_back(layout: Layout, node: DevNode, running: DevNode) -> str:
     A controller with an empty data directory comes back as a new voter: its old votes were lost with its disk
     (deploy/runbook.md).
     """
-    if unusable(node) is not None or _why_foreign(layout, node) is None:
+    if unusable(node) is not None:
         return repair(layout)
+    if _why_foreign(layout, node) is None:
+        return (
+            repair(layout)
+            if _is_free(node.port)
+            else f"Stop the process with port {node.port}; then run {_up_again(layout)}"
+        )
     config = quote(str(node.config_path))
     start = f"`quorumctl dev start --dir {quote(str(layout.directory))} {node.name}`"
     form = f"`quorumctl storage format --config {config}"
@@ -342,13 +353,19 @@ async def listens(node: DevNode) -> bool:
     return True
 
 
+def taken_ports(nodes: Iterable[DevNode]) -> dict[DevNode, str]:
+    """The nodes whose port is in use by another process, each with the reason; none of `nodes` runs."""
+    return {
+        node: f"port {node.port} of {node.name} is in use by another process"
+        for node in nodes
+        if not _is_free(node.port)
+    }
+
+
 def check_ports(nodes: Iterable[DevNode]) -> None:
     """Raises Conflict for the first node whose port is in use by another process."""
-    for node in nodes:
-        if not _is_free(node.port):
-            raise Conflict(
-                f"port {node.port} of {node.name} is in use by another process; stop it, or make the cluster elsewhere"
-            )
+    for why in taken_ports(nodes).values():
+        raise Conflict(f"{why}; stop it, or make the cluster elsewhere")
 
 
 def _ports(count: int, base_port: int | None) -> Sequence[int]:

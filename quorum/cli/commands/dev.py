@@ -83,8 +83,8 @@ def up(
     A healthy cluster has a leader, and every broker is online.
 
     The first run makes the cluster; a later run starts the same cluster again, with the settings of the first run. A node with
-    a wiped or unusable directory or configuration is left out if the other nodes can run without it; then the output names the
-    way back, and the exit code is 10.
+    a wiped or unusable directory or configuration, or with a port that another process has, is left out if the other nodes can
+    run without it; then the output names the way back, and the exit code is 10.
     """
     from quorum.devcluster.cluster import DevCluster
     from quorum.devcluster.layout import CLUSTER_FILE

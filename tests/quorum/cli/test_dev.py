@@ -322,6 +322,52 @@ async def test_an_unusable_configuration_is_the_problem_of_its_node(tmp_path: Pa
     assert cluster.running() == []
 
 
+async def test_a_cluster_with_taken_ports_is_told_from_a_lost_majority(tmp_path: Path) -> None:
+    """1. Other processes have the ports of controllers 2 and 3.  2. `dev up` names both nodes and ports, and starts no node: one
+    of three controllers is no majority."""
+    made = DevCluster.create(tmp_path / "c", controllers=3)
+    _, second, third = made.layout.controllers
+    with (
+        socket.create_server(("127.0.0.1", second.port)),
+        socket.create_server(("127.0.0.1", third.port)),
+        pytest.raises(Conflict, match="Without a majority") as refused,
+    ):
+        await DevCluster.load(tmp_path / "c").up()
+    for node in (second, third):
+        assert f"port {node.port} of {node.name} is in use by another process" in str(refused.value)
+    assert made.running() == []
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+async def test_a_taken_port_keeps_no_other_node_down(tmp_path: Path) -> None:
+    """1. A cluster is stopped, and other processes take the ports of controller 3 and broker 101.  2. `dev up` starts the other
+    nodes, and names node, port and way back.  3. The ports are free again: `dev up` starts both nodes."""
+    made = DevCluster.create(tmp_path / "c", controllers=3, brokers=2)
+    taken = (made.layout.controllers[2], made.layout.brokers[0])
+    cluster = DevCluster.load(tmp_path / "c")
+    try:
+        with (
+            socket.create_server(("127.0.0.1", taken[0].port)),
+            socket.create_server(("127.0.0.1", taken[1].port)),
+        ):
+            left_out = await cluster.up()
+            assert left_out == {
+                node.name: f"port {node.port} of {node.name} is in use by another process. "
+                f"Stop the process with port {node.port}; then run `quorumctl dev up --dir {tmp_path}/c` again"
+                for node in taken
+            }
+            assert len(cluster.running()) == 3
+            with pytest.raises(
+                Conflict, match=f"broker-101 cannot be started: port {taken[1].port} of .*Stop the process"
+            ):
+                await cluster.up()
+            assert len(cluster.running()) == 3
+        assert await cluster.up() == {}
+    finally:
+        await cluster.down()
+
+
 async def test_a_controller_that_has_lost_its_vote_is_not_well(tmp_path: Path) -> None:
     """It runs and follows a leader, and its id votes with another directory: the quorum has one voter less than it seems."""
     node = FakeNode()
