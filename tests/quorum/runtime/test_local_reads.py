@@ -3,6 +3,7 @@
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset, ReplicaKey
 from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
+from quorum.runtime.local_reads import HELD_MAX
 from quorum.runtime.protocol.requests import ReadView, Refused
 from quorum.runtime.protocol.world import LocalRead, RaftRequest, ReplyTo
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
@@ -60,6 +61,26 @@ def test_a_read_that_waits_in_vain_is_refused_at_its_deadline() -> None:
     refused = lone.answers[reply_to]
     assert isinstance(refused, Refused)
     assert refused.code is ErrorCode.NOT_READY
+
+
+def test_so_few_reads_are_held_that_their_answers_delay_no_follower() -> None:
+    """Each answer takes the event loop a third of a millisecond. 4,500 held reads with one deadline cost the leadership."""
+    lone = LoneNode(formatted_disk(voters_of([1])))
+    lone.run_until_idle()
+    held = [ask(lone, 1_000) for _ in range(HELD_MAX)]
+
+    too_many = lone.answers[ask(lone, 1_000)]
+
+    assert isinstance(too_many, Refused)
+    assert too_many.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED and "ask another controller" in too_many.message
+    assert isinstance(lone.answers[ask(lone, 0)], ReadView), "a read that need not wait is answered"
+    assert not lone.answers.keys() & set(held), "the held reads wait on"
+
+    lone.now_ms += 200
+    lone.turn()
+
+    assert lone.answers.keys() >= set(held)
+    assert ask(lone, 1_000) not in lone.answers, "the expired reads have made room"
 
 
 def test_what_a_majority_says_is_wrong_is_told_to_nobody() -> None:
