@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from metadata_log.format.errors import ErrorCode
-from quorum.cli.commands.replicas import best_answer
+from quorum.cli.commands.replicas import best_answer, is_leaders
 from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_TIMEOUT, EXIT_UNHEALTHY, EXIT_USAGE, CliError
 from quorum.cli.node_argument import NodeCommand
 from quorum.cli.options import Options, ask, command
@@ -93,6 +93,8 @@ async def _add(client: AdminClient, new: NewVoter, dry_run: bool) -> dict[str, A
     if new.cluster_id is not None and new.cluster_id != answer.cluster_id:
         text = f"controller {new.node_id} is of cluster {new.cluster_id}, and this is cluster {answer.cluster_id}"
         raise CliError(f"{text}. Check the addresses after -C, or format its directory for this cluster", EXIT_CONFLICT)
+    if dry_run or new.directory_id is None:
+        _check_led(answer)  # only a leader knows the observers
     directory_id = new.directory_id or _directory_of(answer.observers, new.node_id, "observer")
     endpoint = common_pb2.Endpoint(listener=new.listener, host=new.host, port=new.port)
     voter = voter_pb2.Voter(
@@ -124,6 +126,8 @@ def remove_voter(options: Options, node_id: int, directory_id: str | None, dry_r
 
     async def work(client: AdminClient) -> dict[str, Any]:
         answer = await best_answer(client)
+        if dry_run:
+            _check_led(answer)
         key = _id(directory_id) if directory_id is not None else _directory_of(answer.voters, node_id, "voter")
         document = _document(answer, node_id, key, dry_run)
         document["voters"] = [each for each in document["voters"] if each != node_id]
@@ -219,6 +223,19 @@ def _sentence(document: dict[str, Any], verb: str, done: str, where: str = "") -
     did = f"Would {verb}" if document["dry_run"] else done
     offset = "" if document["offset"] is None else f", as of offset {document['offset']}"
     return f"{did} voter {document['node_id']} ({document['directory_id']}){where}: {before} -> {after}{offset}."
+
+
+def _check_led(answer: admin_pb2.DescribeQuorumResponse) -> None:
+    """Refuses to judge a change without the leader's answer: other controllers may know old voters, and know no observers."""
+    if is_leaders(answer):
+        return
+    why = (
+        f"no controller leads, as controller {answer.node_id} says: {answer.no_leader_reason or 'it does not say why'}"
+    )
+    if answer.leader.HasField("leader_id"):
+        why = f"the leader, controller {answer.leader.leader_id}, does not answer"
+    text = f"{why}. Nothing was judged or changed; `quorumctl quorum status` shows what each controller knows"
+    raise CliError(text, EXIT_TIMEOUT)
 
 
 def _directory_of(replicas: Sequence[admin_pb2.ReplicaStatus], node_id: int, what: str) -> bytes:

@@ -17,7 +17,7 @@ from quorum.core.protocol.messages import (
     TransferLeadershipRequest,
 )
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY
-from quorum.runtime.protocol.requests import NodeStatus
+from quorum.runtime.protocol.requests import LeaderHint, NodeStatus
 from snapshots.store import SnapshotStore, genesis
 from tests.quorum.cli.shapes import shape
 from tests.quorum.cli.test_cluster_commands import Run, node, quorumctl, run
@@ -116,6 +116,31 @@ async def test_a_voter_is_removed(run: Run, node: FakeNode) -> None:
     node.answer_change = lambda request: QuorumChangeResponse(ErrorCode.VOTER_NOT_FOUND, 1, 1, "it is gone already")
     refused = await run("quorum", "remove-voter", "--node-id", 2)
     assert (refused.exit_code, refused.stderr) == (3, "quorumctl: VOTER_NOT_FOUND: it is gone already\n")
+
+
+async def test_without_a_leader_no_change_of_voters_is_judged(run: Run, node: FakeNode) -> None:
+    """1. The only controller that answers follows no leader.  2. `--dry-run` does not promise a change that nobody can make: it
+    ends with 5, as the change itself does.  3. Observers are known to a leader only: no controller is called unknown."""
+    status = replace(
+        node.status(), role="prospective", leader=LeaderHint(None, 1, None), no_leader_reason="2, 3 do not answer"
+    )
+    node.status = lambda: status  # type: ignore[method-assign]
+    add = ("quorum", "add-voter", "--node-id", 9, "--endpoint", "c9:9001")
+    remove = ("quorum", "remove-voter", "--node-id", 2)
+    for words in ((*add, "--dry-run"), (*remove, "--dry-run"), add):
+        refused = await run(*words)
+        assert (refused.exit_code, refused.stdout) == (5, ""), refused
+        assert (
+            "no controller leads, as controller 1 says: 2, 3 do not answer. Nothing was judged or changed"
+            in refused.stderr
+        )
+    status = replace(status, role="follower", leader=LeaderHint(2, 1, Endpoint("CONTROLLER", "127.0.0.1", 1)))
+    silent = await run(*remove, "--dry-run")
+    assert (
+        silent.exit_code == 5
+        and "the leader, controller 2, does not answer. Nothing was judged or changed" in silent.stderr
+    )
+    assert node.asked == []
 
 
 async def test_leadership_is_handed_over_and_the_new_leader_named(run: Run, node: FakeNode) -> None:
