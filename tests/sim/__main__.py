@@ -15,6 +15,7 @@ never met.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.journal import opened
@@ -25,7 +26,7 @@ from tests.sim.runner import Job, run_job, seeds
 from tests.sim.watching import random_jobs, watch
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.sim", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -35,25 +36,31 @@ def main() -> int:
     parser.add_argument("--hours", type=float, help="random seeds until the time is up")
     parser.add_argument("--fail-fast", action="store_true", help="stop at the first seed that breaks a law")
     parser.add_argument("--events", type=int, default=2_000, help="events a seed under faults, at least (2000)")
-    parser.add_argument("--mutant", choices=sorted(MUTANTS), metavar="NAME", help="put this bug in")
+    parser.add_argument(
+        "--mutant", choices=sorted(MUTANTS), metavar="NAME", action="append", default=[],
+        help="put this bug in; with --mutants only the bugs that are named so",
+    )  # fmt: skip
     parser.add_argument("--mutants", action="store_true", help="put in each bug in turn; each must be found")
     parser.add_argument(
         "--journal", type=Path, metavar="DIRECTORY", help="keep results there, and go on from them next time"
     )
     parser.add_argument("--write", type=Path, metavar="PAGE", help="with --mutants: put what was found into this page")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     if arguments.mutants:
-        names = [arguments.mutant] if arguments.mutant else list(MUTANTS)
+        names = list(dict.fromkeys(arguments.mutant or MUTANTS))
         count, journal = arguments.seeds or 1_000, opened(arguments.journal, "mutants")
         return hunting.hunt_all(names, arguments.first, count, arguments.events, arguments.write, journal)
+    if len(arguments.mutant) > (0 if arguments.hours is not None else 1):
+        parser.error("--mutant: one bug for --seed or --seeds, several for --mutants, none for --hours")
+    mutant = next(iter(arguments.mutant), None)
     if arguments.seed is not None:
         report = Report()
-        report.add(run_job(Job(arguments.seed, arguments.events, arguments.mutant)))
+        report.add(run_job(Job(arguments.seed, arguments.events, mutant)))
         print("".join(f"{failure}\n\n" for failure in report.failures), end="")
     elif arguments.hours is not None:
         report = watch(random_jobs(arguments.hours, arguments.events), None, fail_fast=arguments.fail_fast)
     else:
-        jobs = seeds(arguments.first, arguments.seeds or 100, arguments.events, arguments.mutant)
+        jobs = seeds(arguments.first, arguments.seeds or 100, arguments.events, mutant)
         journal = opened(arguments.journal, "sim")
         report = watch(jobs, len(jobs), fail_fast=arguments.fail_fast, journal=journal)
     print(report)

@@ -11,6 +11,7 @@ import pytest
 from metadata_log.format.ids import uuid_text
 from quorum.core.raft import RaftCore
 from tests.sim import hunting
+from tests.sim.__main__ import main
 from tests.sim.cluster import Cluster
 from tests.sim.healing import Healing
 from tests.sim.laws import (
@@ -249,3 +250,24 @@ def test_a_failure_says_how_to_see_it_again() -> None:
     assert "    python -m tests.sim --seed 1 --events 2000 --mutant vote-not-persisted\n" in failure
     assert "The last events:" in failure
     assert "c1 " in failure.splitlines()[-1]
+
+
+def test_no_seeded_bug_that_is_named_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--mutants` hunts every bug that is named. A run takes one bug at most, and `--hours` none."""
+    first, second = list(MUTANTS)[:2]
+    hunted: list[list[str]] = []
+
+    def hunt_all(names: list[str], *_: object) -> int:
+        hunted.append(names)
+        return 0
+
+    monkeypatch.setattr(hunting, "hunt_all", hunt_all)
+    assert main(["--mutants", "--mutant", first, "--mutant", second]) == 0
+    assert main(["--mutants"]) == 0
+    assert hunted == [[first, second], list(MUTANTS)]
+    for words in (["--seed", "1", "--mutant", first, "--mutant", second], ["--hours", "0", "--mutant", first]):
+        with pytest.raises(SystemExit, match="2"):
+            main(words)
+        assert "--mutant" in capsys.readouterr().err.splitlines()[-1]
