@@ -12,6 +12,7 @@ handshaker`, again for each connection. So the files are checked together when a
 names the mistake.
 """
 
+import re
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,12 @@ _KEYS_WITHOUT_GRPC: Final = {
 """Kinds of keys that Python's TLS takes and gRPC's does not, each with the bytes of its public key in a certificate: the object
 identifier (RFC 8410, RFC 5480), and the head of the bit string that follows. A node with such a key starts, and every connection
 from or to another node fails with NO_COMMON_SIGNATURE_ALGORITHMS."""
+_KEY_USAGE: Final = re.compile(rb"\x06\x03\x55\x1d\x0f(?:\x01\x01.)?\x04[\x04\x05]\x03[\x02\x03].(.)", re.DOTALL)
+"""The key usage in a certificate (RFC 5280, 4.2.1.3): object identifier, perhaps `critical`, and a bit string. Its first byte is
+the group."""
+_DIGITAL_SIGNATURE: Final = 0x80
+"""The first bit of a key usage. Every handshake of gRPC signs, with a key of any kind. Without this bit a node with a P-256 key
+cannot listen, and other nodes refuse one with an RSA key. OpenSSL allows keyAgreement in its place, and names no bit."""
 
 
 class TlsUnusable(Exception):
@@ -74,7 +81,8 @@ class TlsFiles:
         """Reads the files, and checks that key and certificate belong together, and that gRPC can use the key.
 
         Raises:
-            TlsUnusable: a file cannot be used, the key is another certificate's, or gRPC does not know this kind of key.
+            TlsUnusable: a file cannot be used, the key is another certificate's, gRPC does not know this kind of key, or the key
+                may not sign.
         """
         found = self.read()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -89,11 +97,18 @@ class TlsFiles:
             raise TlsUnusable(
                 f"{both} cannot be used: {e.reason or e}; they must be PEM, the key without a password"
             ) from e
-        kind = _kind_without_grpc(found.chain)
+        certificate = _first_certificate(found.chain)
+        kind = next((kind for kind, public_key in _KEYS_WITHOUT_GRPC.items() if public_key in certificate), None)
         if kind is not None:
             raise TlsUnusable(
                 f"{self.certificate_chain} has a key of the kind {kind}, which gRPC cannot use: no other node could "
                 "connect. Give this node a key of the kind P-256, P-384 or RSA"
+            )
+        usage = _KEY_USAGE.search(certificate)
+        if usage is not None and not usage[1][0] & _DIGITAL_SIGNATURE:
+            raise TlsUnusable(
+                f"{self.certificate_chain} may not sign: its key usage lacks digitalSignature, so no other node could "
+                "connect. Give this node a certificate with digitalSignature in its key usage, or without a key usage"
             )
         return found
 
@@ -141,12 +156,11 @@ def _read(path: Path, wanted: str) -> bytes:
     return pem
 
 
-def _kind_without_grpc(chain: bytes) -> str | None:
-    """The kind of the first certificate's key, if gRPC cannot use it."""
+def _first_certificate(chain: bytes) -> bytes:
+    """The first certificate of the file, as DER."""
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     first = chain.decode(errors="replace").partition(begin)[2].partition(end)[0]
-    der = ssl.PEM_cert_to_DER_cert(f"{begin}{first}{end}")
-    return next((kind for kind, public_key in _KEYS_WITHOUT_GRPC.items() if public_key in der), None)
+    return ssl.PEM_cert_to_DER_cert(f"{begin}{first}{end}")
 
 
 def _holds(pem: bytes, what: str) -> bool:

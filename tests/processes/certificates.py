@@ -23,11 +23,19 @@ class Authority:
         )
 
     def sign(
-        self, name: str, host: str = "127.0.0.1", *more: str, days: int = 1, usage: str = "", key: Sequence[str] = _KEY
+        self,
+        name: str,
+        host: str = "127.0.0.1",
+        *more: str,
+        days: int = 1,
+        usage: str = "",
+        key_usage: str = "",
+        key: Sequence[str] = _KEY,
     ) -> TlsFiles:
         """The three files of whoever is at `host`; `more` are further alternative names, as openssl writes them (`DNS:c2`).
-        `usage`: the extended key usage; empty: any."""
+        `usage`: the extended key usage; empty: any. `key_usage`: the key usage; empty: any."""
         usages = f"extendedKeyUsage={usage}\n" if usage else ""
+        usages += f"keyUsage={key_usage}\n" if key_usage else ""
         (self._directory / f"{name}.ext").write_text(f"subjectAltName={','.join((f'IP:{host}', *more))}\n{usages}")
         self._openssl("req", "-new", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         by = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial")

@@ -97,6 +97,32 @@ def test_swapped_and_foreign_files_are_named_before_anything_is_dialled(tmp_path
 
 @needs_openssl
 @pytest.mark.slow
+def test_a_certificate_whose_key_may_not_sign_is_told_from_one_of_the_wrong_extended_usage(tmp_path: Path) -> None:
+    """Every handshake signs, with P-256 and with RSA. Without digitalSignature gRPC would not listen, or not connect, and OpenSSL
+    names the purpose only, if anything. An RSA certificate needs no keyEncipherment."""
+    authority = Authority(tmp_path / "ca")
+    ec = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    rsa = ("-newkey", "rsa:2048", "-nodes")
+    for index, usage in enumerate(("keyEncipherment", "critical,keyAgreement", "critical,keyAgreement,decipherOnly")):
+        for files in (
+            authority.sign(f"ec-{index}", key_usage=usage, key=ec),
+            authority.sign(f"rsa-{index}", key_usage=usage, key=rsa),
+        ):
+            for use in (ServedCertificate, channel_credentials):
+                with pytest.raises(TlsUnusable, match=r"-\d\.crt may not sign: its key usage lacks digitalSignature"):
+                    use(files)
+    for name, usage, key in (
+        ("ec", "critical,digitalSignature", ec),
+        ("rsa-signs", "digitalSignature", rsa),
+        ("rsa-does-both", "critical,digitalSignature,keyEncipherment", rsa),
+    ):
+        good = authority.sign(name, key_usage=usage, key=key)
+        assert ServedCertificate(good).problem == ""
+        assert channel_credentials(good) is not None
+
+
+@needs_openssl
+@pytest.mark.slow
 def test_a_node_starts_with_its_own_certificate_or_is_told_what_its_lacks(tmp_path: Path) -> None:
     """Every other node would refuse it, which nobody should have to find in *their* logs. A certificate that others would not
     take for another reason is a warning: it may be exchanged under the running node."""
