@@ -27,7 +27,8 @@ so the leader waits for it. And the leader refuses a change if no majority of th
 record would be committed any more, including a record to undo the change.
 
 The leader checks a request on arrival (`change_rules`) and continues it at the end of every step (`go_on`), so that no
-code path can forget the request. The check only reads. So an unexpected error in it costs the request alone (`Unjudged`).
+code path can forget the request. Until the leader answers, resigns or appends, it only reads. So an unexpected error before
+that costs the request alone (`RefuseFailed`), and the leader leads on.
 
 A client that gets no answer repeats its request, and says with `since` which log it had seen before the first attempt.
 The voters' records at or above `since` tell if the request was done:
@@ -43,7 +44,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset, ReplicaKey
 from quorum.core import auto_join, change_rules, leader, transfer
 from quorum.core.change_rules import Refusal
-from quorum.core.protocol.effects import AppendControl
+from quorum.core.protocol.effects import AppendControl, RefuseFailed
 from quorum.core.protocol.messages import (
     AddVoterRequest,
     QuorumChangeRequest,
@@ -52,23 +53,19 @@ from quorum.core.protocol.messages import (
     TransferLeadershipRequest,
 )
 from quorum.core.protocol.pending_change import PendingChange
-from quorum.core.protocol.unjudged import Unjudged
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
-def on_request(state: QuorumState, request: QuorumChangeRequest, reply_to: int | None) -> None:
-    """Begins the change that another node or an operator requests, or answers with the refusal.
-
-    Raises:
-        Unjudged: an unexpected error in the judgement. Nothing was changed.
-    """
+def on_request(state: QuorumState, request: QuorumChangeRequest, reply_to: int) -> None:
+    """Begins the change that another node or an operator requests, or answers with the refusal."""
     try:
         judgement = _judged(state, request)
     except Exception as e:  # a judgement only reads
-        raise Unjudged(e) from e
+        state.effects.append(RefuseFailed(reply_to, request, e))
+        return
     _act_on(state, request, reply_to, judgement)
 
 
@@ -130,6 +127,17 @@ def go_on(state: QuorumState, leadership: Leader) -> None:
     change = leadership.changes.pending
     if change is None:
         return
+    try:
+        _go_on(state, leadership, change)
+    except Exception as e:
+        if leadership.changes.pending is not change or change.offset is not None or change.reply_to is None:
+            raise  # the leader has begun to act, or has no client to refuse
+        leadership.changes.end()
+        state.effects.append(RefuseFailed(change.reply_to, change.request, e))
+
+
+def _go_on(state: QuorumState, leadership: Leader, change: PendingChange) -> None:
+    """Takes the next step of `change`. First only reads; then either ends `change` and acts, or appends as the last action."""
     match change.request:
         case TransferLeadershipRequest() as request:
             transfer.go_on(state, leadership, change, request)

@@ -155,11 +155,7 @@ class RaftCore:
         return self._finish()
 
     def step(self, input: Input, now_ms: int) -> list[Effect]:  # noqa: A002 -- the domain's word for it
-        """Returns the effects of `input` at `now_ms`, in the order for carrying them out.
-
-        Raises:
-            Unjudged: an unexpected error in the judgement of a request about the quorum. Only the clock has moved.
-        """
+        """Returns the effects of `input` at `now_ms`, in the order for carrying them out."""
         if self._stopped is not None:
             return []
         state = self._state

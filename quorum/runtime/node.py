@@ -330,6 +330,8 @@ class Node:
                 return  # applied when the turn settles
             case fx.ReadsConfirmed(token):
                 self.active.reads_confirmed(token)
+            case fx.RefuseFailed():
+                self._peer_messages.refuse_failed(effect)
             case fx.StopNode(reason):
                 raise NodeStopped(reason)
             case _:

@@ -6,8 +6,8 @@
 
 The answers to this node's own reads do not come here: they are inputs of its repair (`quorum.runtime.protocol.peer_answers`).
 
-The core judges a request about the quorum, for example a transfer, before it changes anything. If the judgement raises an
-unexpected error, the request is refused with UNKNOWN_SERVER_ERROR, as a failed decision (`quorum.runtime.active.decisions`).
+A request about the quorum, for example a transfer, may raise an unexpected error in the core. If the core has changed nothing
+yet, the node refuses the request with UNKNOWN_SERVER_ERROR, as a failed decision (`quorum.runtime.active.decisions`).
 
 The core knows no bytes of the log. So the node looks up the chain for a request: the hash of all history below the offset in the
 request. If the disk cannot read this place, the core learns of the damage first, because a leader that cannot read its own chain
@@ -19,6 +19,7 @@ must not judge a follower's log. Example:
 
 from metadata_log.format.errors import CorruptLog
 from quorum.core.protocol import inputs as raft
+from quorum.core.protocol.effects import RefuseFailed
 from quorum.core.protocol.messages import (
     ChainRequest,
     FetchRequest,
@@ -29,7 +30,6 @@ from quorum.core.protocol.messages import (
     ReadSnapshotRequest,
     place_of,
 )
-from quorum.core.protocol.unjudged import Unjudged
 from quorum.runtime.active.decisions import Accidents
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.disk.log_reader import LogReader
@@ -67,11 +67,12 @@ class PeerMessages:
             if isinstance(request, ChainRequest):
                 self._world.reply(reply_to, self._reader.silent_witness())
                 return
-        try:
-            self._step(raft.RequestReceived(request, reply_to, chain))
-        except Unjudged as e:
-            refusal = self._accidents.note(request, e.error, self._time.now_ms, spoils=False).refusal()
-            self._world.reply(reply_to, QuorumChangeResponse(refusal.code, self._core.epoch, None, refusal.message))
+        self._step(raft.RequestReceived(request, reply_to, chain))
+
+    def refuse_failed(self, failed: RefuseFailed) -> None:
+        """Refuses a request about the quorum that ended with an unexpected error, and counts the accident."""
+        refusal = self._accidents.note(failed.request, failed.error, self._time.now_ms, spoils=False).refusal()
+        self._world.reply(failed.reply_to, QuorumChangeResponse(refusal.code, self._core.epoch, None, refusal.message))
 
     def take_response(self, event: raft.ResponseReceived) -> None:
         if isinstance(event.response, FetchResponse):

@@ -26,6 +26,7 @@ from quorum.core.protocol.effects import (
     InstallSnapshot,
     LeadershipChanged,
     ReadsConfirmed,
+    RefuseFailed,
     Reply,
     ReplyWithBatches,
     ReplyWithChunk,
@@ -261,6 +262,8 @@ class Node:
             case ReadsConfirmed(token=token):
                 self.confirmed.append(token)
                 self.note(f"reads confirmed {token}")
+            case RefuseFailed(error=error):
+                raise error
             case StopNode(reason=reason):
                 self.stopped = reason
                 self.note(f"STOPS: {reason}")

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from metadata_log.format.batch import Batch
 from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.format.records import LeaderChange, Voters
-from quorum.core.protocol.messages import FetchResponse, FetchSnapshotResponse, Request, Response
+from quorum.core.protocol.messages import FetchResponse, FetchSnapshotResponse, QuorumChangeRequest, Request, Response
 
 
 class ElectionState(NamedTuple):
@@ -154,6 +154,19 @@ class ReadsConfirmed:
 
 
 @dataclass(frozen=True, slots=True)
+class RefuseFailed:
+    """Refuse a request about the quorum, because the unexpected `error` ended the request before it had changed anything.
+
+    Example: an operator requests leader 1 to transfer the leadership, and the search for a target raises a KeyError. The
+    node refuses the request with UNKNOWN_SERVER_ERROR, and leader 1 leads on as if the request had not come.
+    """
+
+    reply_to: int
+    request: QuorumChangeRequest
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class StopNode:
     """Stop the node and report `reason`: safety is broken (two leaders in one epoch, different chains)."""
 
@@ -174,5 +187,6 @@ Effect: TypeAlias = (
     | LeadershipChanged
     | HighWatermarkAdvanced
     | ReadsConfirmed
+    | RefuseFailed
     | StopNode
 )

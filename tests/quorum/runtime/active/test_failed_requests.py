@@ -4,6 +4,7 @@ judgement of requests about the quorum.
 
 import logging
 from collections.abc import Callable
+from types import ModuleType
 from typing import NoReturn
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import SnapshotMark
 from quorum.controller.protocol.decision import Decision
-from quorum.core import change_rules, membership
+from quorum.core import change_rules
+from quorum.core import transfer as core_transfer
 from quorum.core.protocol.messages import QuorumChangeResponse, TransferLeadershipRequest
 from quorum.runtime.active import decisions
 from quorum.runtime.protocol.requests import Refused, SnapshotMarked
@@ -96,14 +98,22 @@ def test_an_error_in_a_mark_that_the_controller_wants_makes_the_leader_resign(mo
     lone.lead_again()
 
 
-@pytest.mark.parametrize("what", ["refusal_now", "does_not_fit", "_refusal_of_transfer"])
-def test_an_error_while_a_request_about_the_quorum_is_judged_costs_one_request(
-    monkeypatch: pytest.MonkeyPatch, what: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [
+        (change_rules, "refusal_now"),
+        (change_rules, "does_not_fit"),
+        (change_rules, "_refusal_of_transfer"),
+        (core_transfer, "go_on"),
+    ],
+)
+def test_an_error_in_a_request_about_the_quorum_costs_one_request(
+    monkeypatch: pytest.MonkeyPatch, where: ModuleType, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The core judges before it changes anything; the next request finds the same leader, and no change pending."""
+    """The core only reads before it acts; the next request finds the same leader, and no change pending."""
     lone = Poisoned(lambda _: False, monkeypatch)
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
-        patch.setattr(change_rules, what, trip)
+        patch.setattr(where, what, trip)
         refused = transfer(lone)
     assert refused.error is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "KeyError" in refused.message and "nothing was done" in refused.message
@@ -114,10 +124,10 @@ def test_an_error_while_a_request_about_the_quorum_is_judged_costs_one_request(
     assert transfer(lone).error is ErrorCode.NONE
 
 
-def test_an_error_after_a_change_of_the_quorum_has_begun_stops_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The core may be half changed, as after the append of a decision."""
+def test_an_error_while_the_core_acts_on_a_request_stops_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core may be half changed, as after the append of a decision. Here the core has ended the transfer, and answers."""
     lone = Poisoned(lambda _: False, monkeypatch)
-    monkeypatch.setattr(membership, "go_on", trip)
+    monkeypatch.setattr(core_transfer, "QuorumChangeResponse", trip)
     with pytest.raises(KeyError, match="thought"):  # whoever drives the node stops it (`NodeLoop._turn`)
         transfer(lone)
 
