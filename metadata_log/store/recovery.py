@@ -274,7 +274,9 @@ class Recovery:
         # A file that begins below the log's present end is foreign, except for the first files of the log.
         begun = bool(self.segments)
         is_foreign = [begun and (base_offset_of(name) or 0) < self._end for name in self._names]
-        if self._last_segment(resume.file_index) is None and is_foreign[resume.file_index]:
+        if self._last_segment(resume.file_index) is None and (
+            is_foreign[resume.file_index] or self._is_misnamed(resume)
+        ):
             return False
         for index in range(first, resume.file_index + 1):
             name, is_last = self._names[index], index == resume.file_index
@@ -298,6 +300,13 @@ class Recovery:
             segment.step_over(goes_on, chain, is_end_known=following == end)
             chain = None
         return True
+
+    def _is_misnamed(self, resume: Resume) -> bool:
+        """Return True if the file's first batch has another offset than the file's name: no records are missing between
+        the name and the batch, because no bytes are. So the file has got another file's name.
+        """
+        is_first_batch = resume.position == SEGMENT_HEADER_BYTES
+        return is_first_batch and resume.header.start.offset != base_offset_of(self._names[resume.file_index])
 
     def _header_instead(self, base: Offset) -> SegmentHeader | None:
         """Return the header of a file whose own header is damaged, from the batch before; None if that is damaged, too."""

@@ -177,3 +177,21 @@ def test_the_first_two_files_may_have_damaged_headers_and_the_log_starts_in_the_
     assert (log.shape.start, log.end) == (healthy_shape.start, healthy_shape.end)
     repair_all(log, written)
     assert everything(log) == [batch for batch in written if batch.base_offset >= inside.base_offset]
+
+
+def test_a_file_under_another_file_s_name_is_refused_and_not_taken_for_a_damaged_header() -> None:
+    """The header is lost, and the first batch continues the log, but the file's name says a lower offset. The open log met an
+    assertion: a file begins with the offset in its name.
+    """
+    directory, healthy, written = filled()
+    name = segments(directory)[-1]
+    base = base_offset_of(name)
+    assert base is not None
+    healthy.drop_prefix(next(batch.end for batch in written if batch.end_offset == base))
+    healthy.close()
+    assert segments(directory) == [name]
+    directory.rename(name, segment_name(base - 1))
+    directory.flip_bit(segment_name(base - 1), 20)
+    with pytest.raises(LostTail) as e:
+        Log.open(directory, config=CONFIG)
+    assert e.value.lost_from == base
