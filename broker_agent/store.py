@@ -244,8 +244,13 @@ class BrokerStore:
         return voters, kraft_version
 
     def take_snapshot_job(self) -> SnapshotJob | None:
-        """Returns the snapshot that is due, once; None without one. An older snapshot that was never taken is skipped."""
+        """Returns the snapshot that is due, once; None without one. An older snapshot that was never taken is skipped.
+
+        A download that broke off at or below the snapshot's end is deleted: an unfinished snapshot has the same file name.
+        """
         job, self._due = self._due, None
+        if job is not None:
+            self._snapshots.drop_part(job.meta.end.offset)
         return job
 
     def snapshot_written(self, job: SnapshotJob) -> list[str]:

@@ -174,6 +174,27 @@ def test_at_a_mark_the_store_writes_the_controllers_snapshot_byte_for_byte(tmp_p
     assert again.image == history.image
 
 
+def test_a_broken_off_download_is_in_the_way_of_no_later_one(tmp_path: Path, history: History) -> None:
+    """A download of the snapshot at the first mark breaks off, and the broker fetches the batches instead. Its own snapshot at
+    that mark takes the name of the unfinished file. The next download wanted to delete this file, and the broker ended.
+    """
+    history.write(topic("a"))
+    first = history.mark()
+    store = opened(tmp_path)
+    store.write_part(first, 0, history.snapshot_bytes(first)[:700])
+    follow(store, history)
+    job = store.take_snapshot_job()
+    assert job is not None and job.meta.end == first
+    job.run()
+    store.snapshot_written(job)
+
+    history.write(topic("b"))
+    second = history.mark()
+    download(store, history, second)
+    store.install(second)
+    assert store.position.offset == second.offset
+
+
 def test_marks_go_on_after_the_log_was_cut(tmp_path: Path, history: History) -> None:
     """The voter set that a snapshot carries is remembered when its record has gone with the log."""
     store = opened(tmp_path)
