@@ -69,7 +69,7 @@ def _newest(*times_ms: int | None) -> int | None:
 
 def _why_nobody(state: QuorumState) -> str:
     known = state.election.leader_id
-    lost = f"controller {known}, its last known leader, does not answer" if known is not None else ""
+    lost = f"it no longer hears controller {known}, its last known leader" if known is not None else ""
     match state.role:
         case Follower(leader_id=leader_id) as role if role.suspicious:
             return f"controller {leader_id}, its leader, has stopped or stepped down"
@@ -94,9 +94,12 @@ def _answers(state: QuorumState, votes: Votes) -> str:
     """The voters so far missing for a majority, in words."""
     others = state.latest_voters.others(state.me)
     refusing = [voter.node_id for voter in others if voter in votes.rejected]
-    silent = [voter.node_id for voter in others if voter not in votes.rejected and voter not in votes.granted]
+    missing = [voter for voter in others if voter not in votes.rejected and voter not in votes.granted]
+    unusable = [voter.node_id for voter in missing if voter in votes.unusable]
+    silent = [voter.node_id for voter in missing if voter not in votes.unusable]
     said = [
         *([f"{_list(silent)} {'does' if len(silent) == 1 else 'do'} not answer"] if silent else []),
+        *([f"{_list(unusable)} {'answers' if len(unusable) == 1 else 'answer'} without a vote"] if unusable else []),
         *([f"{_list(refusing)} {'refuses' if len(refusing) == 1 else 'refuse'}"] if refusing else []),
     ]
     return f", and of the other voters {' and '.join(said)}" if said else ""

@@ -124,7 +124,7 @@ def on_vote_response(state: QuorumState, source: NodeId, request: VoteRequest, r
         if voter not in votes.granted:
             votes = replace(votes, rejected=votes.rejected | {voter})
     else:
-        votes = _ask_later(state, votes, voter)
+        votes = replace(_ask_later(state, votes, voter), unusable=votes.unusable | {voter})
     state.update_role(replace(role, votes=votes))
     count(state)
 
@@ -135,7 +135,8 @@ def on_vote_failed(state: QuorumState, request: VoteRequest) -> None:
         return
     role = state.role
     assert isinstance(role, Prospective | Candidate)
-    state.update_role(replace(role, votes=_ask_later(state, role.votes, request.receiver)))
+    votes = _ask_later(state, role.votes, request.receiver)
+    state.update_role(replace(role, votes=replace(votes, unusable=votes.unusable - {request.receiver})))
 
 
 def _ask_later(state: QuorumState, votes: Votes, voter: ReplicaKey) -> Votes:

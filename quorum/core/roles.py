@@ -124,6 +124,8 @@ class Votes:
     rejected: frozenset[ReplicaKey]
     ask_at_ms: Mapping[ReplicaKey, int]
     """When to send a request to each voter. Voters with an answer, or with a request in flight, are left out."""
+    unusable: frozenset[ReplicaKey] = frozenset()
+    """Voters whose last answer was an error, or a refusal that may change. For reports only."""
 
     def won(self, voters: VoterSet) -> bool:
         return sum(map(voters.contains, self.granted)) >= voters.majority

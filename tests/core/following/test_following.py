@@ -3,7 +3,7 @@
 from metadata_log.format.errors import ErrorCode
 from quorum.core.protocol.config import RaftConfig
 from quorum.core.protocol.effects import ElectionState
-from quorum.core.protocol.inputs import DamageFound, PeerRefused
+from quorum.core.protocol.inputs import DamageFound, Failure, PeerRefused, RequestFailed
 from quorum.core.protocol.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest, VoteResponse
 from quorum.core.roles import Role
 from tests.core.cluster import Cluster
@@ -90,13 +90,31 @@ def test_the_reason_names_the_voters_that_do_not_answer() -> None:
     asked = requests(solo.wait(solo.config.fetch_timeout_ms + 100), VoteRequest)
     assert solo.core.role is Role.PROSPECTIVE
     reason = solo.core.followed(solo.now_ms).reason
-    assert "controller 2," in reason and "2, 3 do not answer" in reason
+    assert "it no longer hears controller 2" in reason and "2, 3 do not answer" in reason
 
     request = next(each.request for each in asked if each.destination == 3)
     assert isinstance(request, VoteRequest)
     solo.respond(3, request, VoteResponse(ErrorCode.NONE, solo.core.epoch, None, vote_granted=False))
     reason = solo.core.followed(solo.now_ms).reason
     assert "2 does not answer" in reason and "3 refuses" in reason
+
+
+def test_a_voter_that_answers_with_an_error_is_not_called_silent() -> None:
+    """Node 1 has the generation before a recovery. Controller 3 runs, and refuses node 1; only controller 2 is silent. An
+    operator who reads that 3 does not answer looks at the network, and not at the log that names the generations.
+    """
+    solo, fetch = follower(1, 1)
+    solo.good_answer(fetch)
+    asked = requests(solo.wait(solo.config.fetch_timeout_ms + 100), VoteRequest)
+    request = next(each.request for each in asked if each.destination == 3)
+    assert isinstance(request, VoteRequest)
+    error = ErrorCode.INVALID_CONTROL_GENERATION
+    solo.respond(3, request, VoteResponse(error, solo.core.epoch, None, vote_granted=False))
+    assert "2 does not answer and 3 answers without a vote" in solo.core.followed(solo.now_ms).reason
+
+    again = next(each.request for each in requests(solo.wait(100), VoteRequest) if each.destination == 3)
+    solo.step(RequestFailed(3, again, Failure.TIMED_OUT))
+    assert "2, 3 do not answer" in solo.core.followed(solo.now_ms).reason
 
 
 def test_a_follower_whose_leader_is_seen_gone_says_so_at_once() -> None:
