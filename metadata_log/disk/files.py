@@ -201,6 +201,7 @@ class RealFile:
         self._path = path
         self._fd = os.open(path, flags, FILE_MODE)
         self._failed = False
+        self._was_removed = False
         # Held by flush and close. Example: a worker is about to fsync file descriptor 7; the log closes 7 and opens
         # another file, which gets the number 7 again. The worker would fsync the wrong file and report the first one as
         # durable.
@@ -269,10 +270,12 @@ class RealFile:
 
     def _check_linked(self) -> None:
         if os.fstat(self._fd).st_nlink == 0:
-            self._failed = True
+            self._was_removed = True
             raise Removed(self._path)
 
     def _refuse_after_failure(self) -> None:
+        if self._was_removed:
+            raise Removed(self._path)
         if self._failed:
             raise FlushFailed(
                 f"{self._path}: an earlier fsync failed; this file refuses further writes until this node is restarted"

@@ -119,6 +119,7 @@ class MemoryFile:
         self._name = name
         self._content = content
         self._failed = False
+        self._was_removed = False
         self._closed = False
 
     def size(self) -> int:
@@ -161,7 +162,7 @@ class MemoryFile:
 
     def check_in_place(self) -> None:
         if self._content.is_removed and not self._closed:
-            self._failed = True
+            self._was_removed = True
             raise Removed(self._name)
 
     def close(self) -> None:
@@ -173,6 +174,8 @@ class MemoryFile:
         self._volume.operate()
 
     def _refuse_after_failure(self) -> None:
+        if self._was_removed:
+            raise Removed(self._name)
         if self._failed:
             raise FlushFailed(
                 f"{self._name}: an earlier fsync failed; this file refuses further writes until this node is restarted"
