@@ -40,7 +40,8 @@ items have results of their own (`topics create`).
 
 ## Options of every command
 
-Before or after the command, or in the environment: `QUORUMCTL_` and the option's name, such as `QUORUMCTL_BOOTSTRAP_CONTROLLER`.
+Before or after the command, or in the environment: `QUORUMCTL_BOOTSTRAP_CONTROLLER`, `QUORUMCTL_BOOTSTRAP_SERVER`,
+`QUORUMCTL_OUTPUT`, `QUORUMCTL_TIMEOUT_S`, `QUORUMCTL_CACERT`, `QUORUMCTL_CERT`, `QUORUMCTL_KEY`. A flag beats the environment.
 """
 
 DAEMONS: Final = """
