@@ -152,6 +152,12 @@ class QuorumConfig(SecureConfig):
     """How many replicas a partition of a new topic has if the request does not say."""
     delete_topic_enable: bool = True
     """Topics may be deleted."""
+    auto_leader_rebalance_enable: bool = True
+    """The active controller gives leaderships back to preferred replicas that are active and in sync."""
+    leader_imbalance_check_interval_seconds: Annotated[int, Field(ge=1, le=86_400)] = 300
+    """How often the active controller checks who leads."""
+    leader_imbalance_per_broker_percentage: Annotated[int, Field(ge=0, le=100)] = 10
+    """Which share of the partitions that prefer a broker others may lead, although the broker could; above, it gets them back."""
 
     metrics_listener: HostPortText | None = None
     """Address that serves /livez, /readyz, /healthz and /metrics; without it they are not served."""
@@ -207,6 +213,9 @@ class QuorumConfig(SecureConfig):
             default_partitions=self.num_partitions,
             default_replication_factor=self.default_replication_factor,
             topic_deletion_enabled=self.delete_topic_enable,
+            auto_leader_rebalance=self.auto_leader_rebalance_enable,
+            leader_imbalance_check_interval_ms=1_000 * self.leader_imbalance_check_interval_seconds,
+            leader_imbalance_percentage=self.leader_imbalance_per_broker_percentage,
         )
 
     def node_config(self) -> NodeConfig:

@@ -7,7 +7,7 @@ node drops image and soft state.
 
     decide(image, command, now_ms) -> Decision(records, reply, then, happenings)
     touch(broker)                     a contact, noted on arrival, before any queue
-    due(image, now_ms) -> Command     a command without a request: sessions that ended
+    due(image, now_ms) -> Command     a command without a request: sessions that ended, a check of the leaderships
     standing(image, broker)           the state that the answer to a broker's fetch carries
 
 Example. Broker 7 is silent for a session.
@@ -29,6 +29,7 @@ from quorum.controller.brokers.contact import BrokerState, state_of
 from quorum.controller.brokers.features import allocate_producer_ids, bootstrap_features, register_controller
 from quorum.controller.brokers.sessions import UNKNOWN_OFFSET
 from quorum.controller.partitions.alter_partition import alter_partitions
+from quorum.controller.partitions.balancing import Balancing
 from quorum.controller.partitions.elections import elect_preferred_leaders
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
@@ -51,7 +52,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
-from quorum.controller.protocol.election_commands import ElectPreferredLeaders
+from quorum.controller.protocol.election_commands import BalanceLeaders, ElectPreferredLeaders
 from quorum.controller.topics.configs import alter_configs
 from quorum.controller.topics.topic_commands import Topics
 
@@ -105,14 +106,17 @@ class Controller:
         self.config = config
         self._brokers = Brokers(config, rng)
         self._topics = Topics(config, rng)
+        self._balancing = Balancing(config, self._brokers.views)
 
     def activate(self, image: MetadataImage, now_ms: int) -> None:
         """Begins a leadership: every unfenced broker gets a full session, a fenced broker gets none (M8)."""
         self._brokers.activate(image, now_ms)
+        self._balancing.begin(now_ms)
 
     def deactivate(self) -> None:
         """Ends a leadership: soft state is dropped."""
         self._brokers.deactivate()
+        self._balancing.end()
 
     def decide(self, image: MetadataImage, command: Command, now_ms: int, wall_ms: int = 0) -> Decision:
         """Returns the records to write, the reply and the story. `image` is all that was appended, committed or not.
@@ -142,6 +146,8 @@ class Controller:
                 return alter_partitions(image, command, brokers.views.of(image), self.config)
             case ElectPreferredLeaders():
                 return elect_preferred_leaders(image, command, brokers.views.of(image), self.config)
+            case BalanceLeaders():
+                return self._balancing.step(image, now_ms)
             case AllocateProducerIds():
                 brokers.identified(image, command.broker_id, command.broker_epoch)
                 return allocate_producer_ids(image, command, self.config.producer_id_block)
@@ -178,11 +184,15 @@ class Controller:
 
     def next_deadline_ms(self) -> int | None:
         """The time to call `due`; possibly too early, never too late."""
-        return self._brokers.next_deadline_ms()
+        deadlines = (self._brokers.next_deadline_ms(), self._balancing.next_deadline_ms)
+        return min([deadline_ms for deadline_ms in deadlines if deadline_ms is not None], default=None)
 
     def due(self, image: MetadataImage, now_ms: int) -> Command | None:
         """Returns a command that is due without a request; None if there is none now."""
-        return self._brokers.due(image, now_ms)
+        due = self._brokers.due(image, now_ms)
+        if due is None and self._balancing.is_due(image, now_ms):
+            return BalanceLeaders()
+        return due
 
     def may_serve(self, image: MetadataImage, broker_id: NodeId, offset: Offset) -> bool:
         """True if the broker, which has applied everything below `offset`, may get a lease.

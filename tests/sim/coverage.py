@@ -94,6 +94,7 @@ _HAPPENINGS = (
     "stale broker fetch",
     "partition leader changed",
     "ISR grew",
+    "leadership given back",
     "only a majority heals",
     "caught up over a slow link",
     "happening told",

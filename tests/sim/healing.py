@@ -1,4 +1,4 @@
-"""After the faults: what is healthy must come together, whatever becomes of the rest (L1 to L4, L7 to L9).
+"""After the faults: what is healthy must come together, whatever becomes of the rest (L1 to L4, L7 to L10).
 
 Either everything heals, or only a majority of the controllers does. The others are down or cut off, and the majority must
 do its work without them. Then they come and go, heard but deaf or hearing but mute, and must not cost the majority its
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from metadata_log.format.ids import NO_LEADER, Offset
 from metadata_log.format.partition_state import ISR, LEADER
 from metadata_log.format.records import RegisterBroker
+from tests.sim.balance import Balance
 from tests.sim.laws import LawBroken, hold
 from tests.sim.picture import describe
 from tests.sim.slow_links import SlowLinks
@@ -53,6 +54,8 @@ class Healing:
             cluster.faults.stop(())
             self._wake(cluster.controllers)
             self._settle(cluster.controllers)
+        if cluster.options.balance_every_ms:
+            Balance(cluster).run()
         if cluster.options.slow_links_at_the_end:
             SlowLinks(cluster).run()
 

@@ -81,6 +81,9 @@ class Options(NamedTuple):
     slow_link_every_ms: float = 0.0
     slow_links_at_the_end: bool = False
     """When all is well, a follower and a broker must catch up behind slow links (L8)."""
+    balance_every_ms: int = 0
+    """How often the controller gives leaderships back to preferred replicas (L10); 0: never."""
+    imbalance_percentage: int = 10
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -99,6 +102,9 @@ class Options(NamedTuple):
                 session_timeout_ms=self.session_timeout_ms,
                 slice_changes_max=self.slice_changes,
                 request_outcomes_max=self.outcomes_max,
+                auto_leader_rebalance=self.balance_every_ms > 0,
+                leader_imbalance_check_interval_ms=self.balance_every_ms or 300_000,
+                leader_imbalance_percentage=self.imbalance_percentage,
             ),
             log=LogConfig(segment_bytes=self.segment_bytes, tail_bytes=self.tail_bytes),
             marks=MarkPolicy(bytes_between=self.mark_bytes),
@@ -239,5 +245,15 @@ def _disks_and_links(drawn: Options, rng: random.Random) -> Options:
     )
 
 
-_LATER: Final = (_rot, _splits, _brokers_away, _disks_and_links)
+def _balancing(drawn: Options, rng: random.Random) -> Options:
+    """Without replicas nothing is balanced. In the other runs leaders stay where failures have left them."""
+    if drawn.brokers < 2 or rng.random() >= 0.5:
+        return drawn
+    return drawn._replace(
+        balance_every_ms=rng.choice((300, 1_000)),
+        imbalance_percentage=rng.choice((0, 10, 50)),
+    )
+
+
+_LATER: Final = (_rot, _splits, _brokers_away, _disks_and_links, _balancing)
 """One step after the other: a later one sees what the earlier ones have drawn."""

@@ -84,6 +84,12 @@ def _check_request(places: tuple[TopicPartition, ...], config: ControllerConfig)
         seen.add(place)
 
 
+def may_return_to_preferred(state: PartitionState, view: BrokerView) -> bool:
+    """Tells whether the preferred replica does not lead, and a clean election would elect it."""
+    preferred = state[REPLICAS][0]
+    return state[LEADER] != preferred and preferred in state[ISR] and preferred in view.active
+
+
 def _elect(topic: TopicImage | None, place: TopicPartition, view: BrokerView) -> PartitionChange:
     """Raises Rejected: no such partition, or its preferred replica leads already, or cannot."""
     if topic is None:

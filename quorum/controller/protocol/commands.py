@@ -11,7 +11,11 @@ from typing import Final, TypeAlias
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, ZERO_UUID, Epoch, NodeId, Offset, Uuid
 from metadata_log.format.records import EXTERNAL_DATA_PLANE, FROM_OFFSET, RECOVERED, Endpoint, FeatureRange
-from quorum.controller.protocol.election_commands import ElectPreferredLeaders, ElectPreferredLeadersReply
+from quorum.controller.protocol.election_commands import (
+    BalanceLeaders,
+    ElectPreferredLeaders,
+    ElectPreferredLeadersReply,
+)
 
 NOT_APPENDED: Final[Offset] = -1
 """The `offset` of a reply whose batch is not in the log yet."""
@@ -369,6 +373,7 @@ Command: TypeAlias = (
     | AllocateProducerIds
     | AlterPartition
     | ElectPreferredLeaders
+    | BalanceLeaders
 )
 
 CommandReply: TypeAlias = (

@@ -22,6 +22,13 @@ class ControllerConfig(NamedTuple):
     """How many producer ids a broker gets at once."""
     topic_deletion_enabled: bool = True
     """True if topics may be deleted (`delete.topic.enable`)."""
+    auto_leader_rebalance: bool = True
+    """True if the controller gives leaderships back to preferred replicas by itself (`auto.leader.rebalance.enable`)."""
+    leader_imbalance_check_interval_ms: int = 300_000
+    """How often the controller checks the leaderships (`leader.imbalance.check.interval.seconds`)."""
+    leader_imbalance_percentage: int = 10
+    """Maximum share of the partitions that prefer a broker and that others lead, before the broker gets them back
+    (`leader.imbalance.per.broker.percentage`)."""
     slice_changes_max: int = 1_000
     """Maximum number of partitions that one slice of a fencing or of an election changes, so that no turn is long."""
     slice_partitions_max: int = 10_000
@@ -35,6 +42,7 @@ class ControllerConfig(NamedTuple):
             ("broker.session.timeout.ms", self.session_timeout_ms),
             ("num.partitions", self.default_partitions),
             ("default.replication.factor", self.default_replication_factor),
+            ("leader.imbalance.check.interval.seconds", self.leader_imbalance_check_interval_ms),
             ("partitions_per_request_max", self.partitions_per_request_max),
             ("producer_id_block", self.producer_id_block),
             ("slice_changes_max", self.slice_changes_max),
@@ -42,6 +50,10 @@ class ControllerConfig(NamedTuple):
             ("request_outcomes_max", self.request_outcomes_max),
         )
         found = [f"{name} must be at least 1, not {value}" for name, value in positive if value < 1]
+        if not 0 <= self.leader_imbalance_percentage <= 100:
+            found.append(
+                f"leader.imbalance.per.broker.percentage must be 0 to 100, not {self.leader_imbalance_percentage}"
+            )
         if not 2 <= self.records_max < BATCH_RECORDS_MAX:
             found.append(f"records_max must be between 2 and {BATCH_RECORDS_MAX - 1:,}, not {self.records_max}")
         if self.partitions_per_request_max >= self.records_max:

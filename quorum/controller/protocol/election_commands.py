@@ -35,6 +35,11 @@ class ElectPreferredLeaders:
 
 
 @dataclass(frozen=True, slots=True)
+class BalanceLeaders:
+    """Take the next slice of the periodic check that gives leaderships back to preferred replicas."""
+
+
+@dataclass(frozen=True, slots=True)
 class ElectPreferredLeadersReply:
     """The results are in the order of the partitions in the request."""
 

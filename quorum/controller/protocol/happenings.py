@@ -202,6 +202,19 @@ class LeadersElected:
     """How many partitions got a leader from outside the ISR, which may lose data."""
 
 
+@dataclass(frozen=True, slots=True)
+class LeadersBalanced:
+    """A periodic check has given partitions back to their preferred leaders (`partitions.balancing`).
+
+    `brokers` is how many brokers led too few of the partitions that prefer them. `first` shows some: `orders-0: 101`.
+    """
+
+    kind: ClassVar[str] = "leaders balanced"
+    partitions: int
+    brokers: int
+    first: tuple[str, ...]
+
+
 # --- topics and configs --------------------------------------------------------------------------------------------
 
 
@@ -272,6 +285,7 @@ Happening: TypeAlias = (
     | IsrShrunk
     | IsrGrown
     | LeadersElected
+    | LeadersBalanced
     | TopicsCreated
     | PartitionsAdded
     | TopicsDeleted

@@ -56,7 +56,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
-from quorum.controller.protocol.election_commands import ElectPreferredLeaders, TopicPartition
+from quorum.controller.protocol.election_commands import BalanceLeaders, ElectPreferredLeaders, TopicPartition
 from quorum.controller.protocol.request_outcomes import RequestIdentity, outcome_of
 from quorum.controller.topics.config_keys import KEYS
 from tests.quorum.controller.cluster import Cluster, incarnation
@@ -248,6 +248,7 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
         st.builds(ContinueShutdown, ANY_BROKER),
         st.builds(ElectLeaderless, st.one_of(st.none(), ANY_BROKER)),
         st.builds(FenceExpiredBrokers),
+        st.builds(BalanceLeaders),
         st.builds(BootstrapFeatures, COUNT),
     )  # fmt: skip
 

@@ -43,7 +43,7 @@ from quorum.controller.protocol.commands import (
     UnregisterBroker,
 )
 from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.election_commands import ElectPreferredLeaders, TopicPartition
+from quorum.controller.protocol.election_commands import BalanceLeaders, ElectPreferredLeaders, TopicPartition
 from quorum.controller.protocol.happenings import Happening, Registration, StateReason
 from tests.quorum.controller.cluster import WALL_MS, Cluster, incarnation, registration
 
@@ -321,7 +321,7 @@ def test_controllers_and_features_are_told_once() -> None:
 TELLING: Final = {
     CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, BootstrapFeatures, RegisterBrokerCommand, BrokerContact,
     FenceExpiredBrokers, FenceBroker, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
-    RegisterControllerCommand, AlterPartition, ElectPreferredLeaders,
+    RegisterControllerCommand, AlterPartition, ElectPreferredLeaders, BalanceLeaders,
 }  # fmt: skip
 """Commands whose records are told: `test_any_command` holds all of them to it."""
 SILENT: Final = {AllocateProducerIds}

@@ -170,11 +170,20 @@ class MetadataLaws:
         before = None if topic_before is None else topic_before.state(partition)
         if before is not None:
             self._check_epochs(before, after, changes, where)
-            leader = step.before.brokers.get(before[LEADER])
-            if after[LEADER] != before[LEADER] and leader is not None:
-                self.led_away.add(LedAway(leader.broker_id, leader.broker_epoch))
+            self._note_led_away(step, before, after)
         if after[LEADER] != NO_LEADER and (before is None or after[LEADER] != before[LEADER]):
             self._check_elected(step, before, after[LEADER], where)
+
+    def _note_led_away(self, step: Step, before: PartitionState, after: PartitionState) -> None:
+        """A leader that stays in the ISR has lost its office by plan, for example to the preferred replica. The broker may not
+        know it yet; then the leader epoch refuses what it does in its old office."""
+        leader = step.before.brokers.get(before[LEADER])
+        if after[LEADER] == before[LEADER] or leader is None:
+            return
+        if after[LEADER] != NO_LEADER and before[LEADER] in after[ISR]:
+            self._coverage["leadership given back"] += 1
+        else:
+            self.led_away.add(LedAway(leader.broker_id, leader.broker_epoch))
 
     @staticmethod
     def _check_elected(step: Step, before: PartitionState | None, leader: NodeId, where: str) -> None:

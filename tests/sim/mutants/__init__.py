@@ -9,6 +9,7 @@ survives shows a law that is not checked, or a fault that never happens at the r
     disks       fsync, truncation, recovery, snapshots
     voters      changing who votes
     links       how much is asked for at once over a slow link
+    leaderships what moves leaderships from broker to broker
     brokers     registrations, fencing, sessions, leases, partitions, what brokers are given
 
     broker_processes    what a broker makes of that
@@ -21,6 +22,7 @@ from tests.sim.mutants.brokers import BROKERS
 from tests.sim.mutants.commits import COMMITS
 from tests.sim.mutants.disks import DISKS
 from tests.sim.mutants.elections import ELECTIONS
+from tests.sim.mutants.leaderships import LEADERSHIPS
 from tests.sim.mutants.links import LINKS
 from tests.sim.mutants.patching import Mutant
 from tests.sim.mutants.requests import REQUESTS
@@ -36,6 +38,7 @@ MUTANTS: dict[str, Mutant] = {
     **LINKS,
     **BROKERS,
     **BROKER_PROCESSES,
+    **LEADERSHIPS,
     **STORIES,
 }
 
