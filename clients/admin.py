@@ -148,10 +148,19 @@ class AdminClient(Calls):
 
     # --- leaders ---------------------------------------------------------------------------------------------------
 
-    async def elect_leaders(self, partitions: Mapping[str, Iterable[int]]) -> admin_pb2.ElectLeadersResponse:
-        """Gives the leadership of partitions, by topic, to their preferred replicas; at most 10,000. Each has a result."""
+    async def elect_leaders(
+        self,
+        partitions: Mapping[str, Iterable[int]],
+        election_type: admin_pb2.ElectLeadersRequest.ElectionType = admin_pb2.ElectLeadersRequest.PREFERRED,
+        leader_id: int | None = None,
+    ) -> admin_pb2.ElectLeadersResponse:
+        """Elects the leaders of partitions, by topic; at most 10,000. Each has a result.
+
+        PREFERRED elects the first assigned replicas, DESIGNATED the replicas on broker `leader_id`; UNCLEAN gives a leader to
+        partitions that have none, and may lose records.
+        """
         topics = [admin_pb2.TopicPartitions(topic=name, partitions=numbers) for name, numbers in partitions.items()]
-        request = admin_pb2.ElectLeadersRequest(topics=topics)
+        request = admin_pb2.ElectLeadersRequest(topics=topics, election_type=election_type, leader_id=leader_id)
         return await self.call(request, admin_pb2.ElectLeadersResponse)
 
     # --- brokers ---------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from quorum.controller.brokers.features import allocate_producer_ids, bootstrap_
 from quorum.controller.brokers.sessions import UNKNOWN_OFFSET
 from quorum.controller.partitions.alter_partition import alter_partitions
 from quorum.controller.partitions.balancing import Balancing
-from quorum.controller.partitions.elections import elect_preferred_leaders
+from quorum.controller.partitions.elections import elect_leaders
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -52,7 +52,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
-from quorum.controller.protocol.election_commands import BalanceLeaders, ElectPreferredLeaders
+from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders
 from quorum.controller.topics.configs import alter_configs
 from quorum.controller.topics.topic_commands import Topics
 
@@ -71,7 +71,7 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     DeleteTopics,
     AlterConfigs,
     AlterPartition,
-    ElectPreferredLeaders,
+    ElectLeaders,
     AllocateProducerIds,
     BootstrapFeatures,
     RegisterControllerCommand,
@@ -144,8 +144,8 @@ class Controller:
             case AlterPartition():
                 brokers.identified(image, command.broker_id, command.broker_epoch)
                 return alter_partitions(image, command, brokers.views.of(image), self.config)
-            case ElectPreferredLeaders():
-                return elect_preferred_leaders(image, command, brokers.views.of(image), self.config)
+            case ElectLeaders():
+                return elect_leaders(image, command, brokers.views.of(image), self.config)
             case BalanceLeaders():
                 return self._balancing.step(image, now_ms)
             case AllocateProducerIds():

@@ -387,20 +387,24 @@ class TopicPartitions(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ElectLeadersRequest(_message.Message):
-    __slots__ = ("context", "election_type", "topics")
+    __slots__ = ("context", "election_type", "topics", "leader_id")
     class ElectionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PREFERRED: _ClassVar[ElectLeadersRequest.ElectionType]
         UNCLEAN: _ClassVar[ElectLeadersRequest.ElectionType]
+        DESIGNATED: _ClassVar[ElectLeadersRequest.ElectionType]
     PREFERRED: ElectLeadersRequest.ElectionType
     UNCLEAN: ElectLeadersRequest.ElectionType
+    DESIGNATED: ElectLeadersRequest.ElectionType
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     ELECTION_TYPE_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     context: RequestContext
     election_type: ElectLeadersRequest.ElectionType
     topics: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
-    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., election_type: _Optional[_Union[ElectLeadersRequest.ElectionType, str]] = ..., topics: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ...) -> None: ...
+    leader_id: int
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., election_type: _Optional[_Union[ElectLeadersRequest.ElectionType, str]] = ..., topics: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., leader_id: _Optional[int] = ...) -> None: ...
 
 class ElectionResult(_message.Message):
     __slots__ = ("topic", "partition", "error", "leader_id")

@@ -247,8 +247,9 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ElectLeaders(self, request, context):
-        """Gives leaderships back to preferred replicas (the first assigned replicas), if they are in sync and on online
-        brokers. Errors of a partition: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION. A
+        """Elects the leaders of partitions: the preferred replicas (the first assigned ones), a given replica, or, for
+        partitions without a leader, a replica out of sync. Errors of a partition: ELECTION_NOT_NEEDED,
+        PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST. A
         partition with an error was not changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -1,4 +1,4 @@
-"""`quorumctl leaders`: gives leaderships back to the preferred replicas (the first replica of each partition).
+"""`quorumctl leaders`: elects the leaders of partitions.
 
 For example: broker 101 restarts, and its leaderships move to brokers 102 and 103. When broker 101 is in sync again,
 `leaders elect --all-topic-partitions` makes broker 101 the leader of the partitions that list it first. One request
@@ -40,27 +40,46 @@ def leaders() -> None:
 @leaders.command()
 @click.option(
     "--election-type",
-    type=click.Choice(("preferred",)),
+    type=click.Choice(("preferred", "designated", "unclean")),
     default="preferred",
     show_default=True,
-    help="preferred: the first assigned replica leads, if it is in sync and active.",
+    help="preferred: the first assigned replica leads, if it is in sync and active. designated: the replica on --leader leads, "
+    "if it is in sync and active. unclean: a partition without a leader gets one that is active, even if it is out of sync; "
+    "records may be lost.",
+)
+@click.option(
+    "--leader",
+    "leader_id",
+    type=click.IntRange(0, 2**31 - 1),
+    metavar="ID",
+    help="The broker that shall lead. Needed by designated, possible with unclean.",
 )
 @click.option("--topic", help="The topic: all of its partitions, or the partitions of --partition.")
 @click.option("--partition", "partitions", type=click.IntRange(0, 2**31 - 1), multiple=True, metavar="N")
 @click.option("--all-topic-partitions", "everywhere", is_flag=True, help="All partitions of all topics.")
 @command
 def elect(
-    options: Options, election_type: str, topic: str | None, partitions: tuple[int, ...], everywhere: bool
+    options: Options,
+    election_type: str,
+    leader_id: int | None,
+    topic: str | None,
+    partitions: tuple[int, ...],
+    everywhere: bool,
 ) -> None:
-    """Elects the preferred leaders.
+    """Elects the leaders of partitions.
 
-    A partition whose preferred replica leads already stays as it is, and is no error. With --all-topic-partitions, and for
-    a whole topic, the output lists only the other partitions. Exit code 1 if a preferred replica is not in sync, or not active.
+    A partition that needs no election stays as it is, and is no error: its replica leads already, or, for an unclean
+    election, it has a leader. With --all-topic-partitions, and for a whole topic, the output lists only the other
+    partitions. Exit code 1 if a replica that shall lead is not in sync, or not active.
     """
     if everywhere == (topic is not None) or (everywhere and partitions):
         raise CliError("either --topic, with --partition as often as needed, or --all-topic-partitions", EXIT_USAGE)
     if partitions and topic is None:
         raise CliError("--partition belongs to a --topic", EXIT_USAGE)
+    if election_type == "designated" and leader_id is None:
+        raise CliError("--election-type designated needs --leader, the broker that shall lead", EXIT_USAGE)
+    if election_type == "preferred" and leader_id is not None:
+        raise CliError("--leader belongs to --election-type designated or unclean", EXIT_USAGE)
 
     async def work(client: AdminClient) -> list[admin_pb2.ElectionResult]:
         if topic is not None and partitions:
@@ -69,9 +88,13 @@ def elect(
             wanted = {topic: (await client.describe_topic(topic)).partition_count}
         else:
             wanted = {each.name: each.partitions async for each in client.topics()}
+        from quorum_rpc.v1 import admin_pb2
+
+        kinds = admin_pb2.ElectLeadersRequest
+        wanted_type = {"designated": kinds.DESIGNATED, "unclean": kinds.UNCLEAN}.get(election_type, kinds.PREFERRED)
         results: list[admin_pb2.ElectionResult] = []
         for request in requests_for(wanted):
-            results += (await client.elect_leaders(request)).results
+            results += (await client.elect_leaders(request, wanted_type, leader_id)).results
         return results
 
     _show(options, ask(options, work), is_terse=not partitions)

@@ -1,21 +1,26 @@
-"""Preferred leaders: each partition goes back to the first replica of its assignment (Kafka's ElectLeaders, KIP-183).
+"""Elections on request: an operator says which replica shall lead (Kafka's ElectLeaders, KIP-183 and KIP-460).
 
-Placement spreads the first replicas evenly over the brokers, so a cluster whose partitions are all led by their preferred
-replicas is balanced. Restarts undo the balance, because the controller takes no leadership away from a healthy leader:
+There are three types of elections. Example: orders-0 has the replicas 101, 102, 103.
 
-    orders-0, replicas 101,102,103      led by 101
-    101 is stopped                      led by 102, ISR 102,103
-    101 is back and in sync             led by 102, ISR 101,102,103
-    an election on request              led by 101, one leader epoch higher
+    PREFERRED    Broker 101 was restarted and is in sync again; broker 102 leads. The first assigned replica, 101, leads again.
+                 Placement spreads the first replicas evenly, so a cluster that is led by them is balanced (see `balancing`).
+    DESIGNATED   Broker 102 leads, and its machine is slow. The operator names broker 103, which is in sync: broker 103 leads.
+    UNCLEAN      The ISR is 101 alone, and the disk of broker 101 is lost. The partition has no leader, and no clean election can
+                 give it one. The operator accepts that records may be lost. Broker 102, the first active replica, leads, alone in
+                 the ISR and RECOVERING. The operator may name 103 instead, for example because its log is longer.
 
-The election is clean: a preferred replica that is outside the ISR, or not active, is not elected, and its partition does not
-change. The controller decides a request slice by slice, each slice one batch, so that no turn is long. If another controller
-becomes active between two slices, the client sends the request again; partitions that were done get ELECTION_NOT_NEEDED.
+The first two are clean: a replica that is outside the ISR, or not active, is not elected. The third is only for a partition that
+no replica in its ISR can lead. A partition whose election is refused does not change. A designated leader stays until the next
+check of `balancing` finds that the preferred broker leads too little.
+
+The controller decides a request slice by slice, each slice one batch, so that no turn is long. If another controller becomes
+active between two slices, the client sends the request again; partitions that were done get ELECTION_NOT_NEEDED.
 """
 
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NO_LEADER, NodeId
 from metadata_log.format.partition_state import ISR, LEADER, REPLICAS, PartitionState
-from metadata_log.format.records import PartitionChange
+from metadata_log.format.records import RECOVERING, PartitionChange
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.partitions.broker_view import BrokerView
@@ -23,24 +28,24 @@ from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import (
     ElectionResult,
-    ElectPreferredLeaders,
-    ElectPreferredLeadersReply,
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersReply,
     TopicPartition,
 )
 from quorum.controller.protocol.happenings import LeadersElected, first_few
 from quorum.controller.protocol.topic_rules import Rejected
 
 
-def elect_preferred_leaders(
-    image: MetadataImage, command: ElectPreferredLeaders, view: BrokerView, config: ControllerConfig
-) -> Decision:
+def elect_leaders(image: MetadataImage, command: ElectLeaders, view: BrokerView, config: ControllerConfig) -> Decision:
     """Decides the next slice of the partitions, each by itself. The reply of the last slice has all results.
 
     Raises:
-        ControllerError: POLICY_VIOLATION for too many partitions, INVALID_REQUEST for a partition named twice. Nothing was done.
+        ControllerError: POLICY_VIOLATION for too many partitions, INVALID_REQUEST for a partition named twice, or for a type of
+            election that needs a broker, or takes none. Nothing was done.
     """
     if not command.done:
-        _check_request(command.partitions, config)
+        _check_request(command, config)
     now, later = command.partitions[: config.slice_changes_max], command.partitions[config.slice_changes_max :]
     changes: list[PartitionChange] = []
     results: list[ElectionResult] = []
@@ -49,7 +54,7 @@ def elect_preferred_leaders(
         if topic is None or topic.name != place.topic:
             topic = image.topic(place.topic)
         try:
-            change = _elect(topic, place, view)
+            change = _elect(topic, place, view, command)
         except Rejected as e:
             results.append(ElectionResult(*place, e.code, e.message))
         else:
@@ -57,23 +62,33 @@ def elect_preferred_leaders(
             changes.append(change)
             results.append(ElectionResult(*place, leader_id=change.leader))
     done = (*command.done, *results)
-    then = ElectPreferredLeaders(later, done) if later else None
-    return Decision(tuple(changes), ElectPreferredLeadersReply(results=done), then, _story(results))
+    then = ElectLeaders(later, command.election_type, command.leader_id, done) if later else None
+    return Decision(tuple(changes), ElectLeadersReply(results=done), then, _story(results, changes))
 
 
-def _story(results: list[ElectionResult]) -> tuple[LeadersElected, ...]:
+def _story(results: list[ElectionResult], changes: list[PartitionChange]) -> tuple[LeadersElected, ...]:
     elected = [result for result in results if result.error is ErrorCode.NONE]
     named = first_few(f"{result.topic}-{result.partition}: {result.leader_id}" for result in elected)
-    return (LeadersElected(len(elected), named),) if elected else ()
+    unclean = sum(change.leader_recovery_state == RECOVERING for change in changes)
+    return (LeadersElected(len(elected), named, unclean),) if elected else ()
 
 
-def _check_request(places: tuple[TopicPartition, ...], config: ControllerConfig) -> None:
-    limit = config.partitions_per_request_max
+def _check_request(command: ElectLeaders, config: ControllerConfig) -> None:
+    limit, places = config.partitions_per_request_max, command.partitions
     if len(places) > limit:
         raise ControllerError(
             ErrorCode.POLICY_VIOLATION,
             f"the request names {len(places):,} partitions; at most {limit:,} are allowed; nothing was done",
         )
+    names_leader = command.leader_id != NO_LEADER
+    if command.election_type is ElectionType.DESIGNATED and not names_leader:
+        text = "an election of the type DESIGNATED needs leader_id, the broker that shall lead; nothing was done"
+        raise ControllerError(ErrorCode.INVALID_REQUEST, text)
+    if command.election_type is ElectionType.PREFERRED and names_leader:
+        text = (
+            "an election of the type PREFERRED takes no leader_id: DESIGNATED elects a given broker; nothing was done"
+        )
+        raise ControllerError(ErrorCode.INVALID_REQUEST, text)
     seen: set[TopicPartition] = set()
     for place in places:
         if place in seen:
@@ -90,8 +105,8 @@ def may_return_to_preferred(state: PartitionState, view: BrokerView) -> bool:
     return state[LEADER] != preferred and preferred in state[ISR] and preferred in view.active
 
 
-def _elect(topic: TopicImage | None, place: TopicPartition, view: BrokerView) -> PartitionChange:
-    """Raises Rejected: no such partition, or its preferred replica leads already, or cannot."""
+def _elect(topic: TopicImage | None, place: TopicPartition, view: BrokerView, command: ElectLeaders) -> PartitionChange:
+    """Raises Rejected: there is no such partition, or the election is not needed, or no replica may lead."""
     if topic is None:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
     state: PartitionState | None = topic.state(place.partition)
@@ -99,12 +114,55 @@ def _elect(topic: TopicImage | None, place: TopicPartition, view: BrokerView) ->
         count = topic.partition_count
         text = f"the topic has {count} partitions, 0 to {count - 1}"
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    preferred = state[REPLICAS][0]
-    who = f"broker {preferred}, the preferred replica,"
-    if state[LEADER] == preferred:
+    match command.election_type:
+        case ElectionType.PREFERRED:
+            leader = state[REPLICAS][0]
+            unavailable = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            _check_clean(state, view, leader, f"broker {leader}, the preferred replica,", unavailable)
+        case ElectionType.DESIGNATED:
+            leader = command.leader_id
+            _check_assigned(state, leader)
+            _check_clean(state, view, leader, f"broker {leader}", ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+        case ElectionType.UNCLEAN:
+            leader = _uncleanly_elected(state, view, command.leader_id)
+            return PartitionChange(
+                topic.topic_id, place.partition, isr=(leader,), leader=leader, leader_recovery_state=RECOVERING
+            )
+    return PartitionChange(topic.topic_id, place.partition, leader=leader)
+
+
+def _check_assigned(state: PartitionState, leader: NodeId) -> None:
+    if leader not in state[REPLICAS]:
+        assigned = ", ".join(map(str, state[REPLICAS]))
+        text = f"broker {leader} has no replica of this partition; brokers {assigned} have"
+        raise Rejected(ErrorCode.INVALID_REQUEST, text)
+
+
+def _check_clean(state: PartitionState, view: BrokerView, leader: NodeId, who: str, unavailable: ErrorCode) -> None:
+    if state[LEADER] == leader:
         raise Rejected(ErrorCode.ELECTION_NOT_NEEDED, f"{who} leads already")
-    if preferred not in state[ISR]:
-        raise Rejected(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"{who} is not in the ISR")
-    if preferred not in view.active:
-        raise Rejected(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"{who} is fenced or shutting down")
-    return PartitionChange(topic.topic_id, place.partition, leader=preferred)
+    if leader not in state[ISR]:
+        raise Rejected(unavailable, f"{who} is not in the ISR")
+    if leader not in view.active:
+        raise Rejected(unavailable, f"{who} is fenced or shutting down")
+
+
+def _uncleanly_elected(state: PartitionState, view: BrokerView, wanted: NodeId) -> NodeId:
+    """Returns the active replica that shall lead, although it may lack records: the wanted one, or the first assigned one."""
+    if state[LEADER] != NO_LEADER:
+        text = f"broker {state[LEADER]} leads; an unclean election is for partitions without a leader"
+        raise Rejected(ErrorCode.ELECTION_NOT_NEEDED, text)
+    if wanted != NO_LEADER:
+        _check_assigned(state, wanted)
+    candidates = state[REPLICAS] if wanted == NO_LEADER else (wanted,)
+    in_sync = next((each for each in state[ISR] if each in view.active), None)
+    if in_sync is not None:
+        text = f"broker {in_sync} is in sync and active, and will lead without a loss in a moment"
+        raise Rejected(ErrorCode.ELECTION_NOT_NEEDED, text)
+    for each in candidates:
+        if each in view.active:
+            return each
+    named = ", ".join(map(str, candidates))
+    raise Rejected(
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"of the brokers that may lead, {named}, none is active; start one"
+    )

@@ -13,8 +13,8 @@ from metadata_log.format.ids import NO_LEADER, ZERO_UUID, Epoch, NodeId, Offset,
 from metadata_log.format.records import EXTERNAL_DATA_PLANE, FROM_OFFSET, RECOVERED, Endpoint, FeatureRange
 from quorum.controller.protocol.election_commands import (
     BalanceLeaders,
-    ElectPreferredLeaders,
-    ElectPreferredLeadersReply,
+    ElectLeaders,
+    ElectLeadersReply,
 )
 
 NOT_APPENDED: Final[Offset] = -1
@@ -372,7 +372,7 @@ Command: TypeAlias = (
     | RegisterControllerCommand
     | AllocateProducerIds
     | AlterPartition
-    | ElectPreferredLeaders
+    | ElectLeaders
     | BalanceLeaders
 )
 
@@ -390,5 +390,5 @@ CommandReply: TypeAlias = (
     | RegisterControllerReply
     | AllocateProducerIdsReply
     | AlterPartitionReply
-    | ElectPreferredLeadersReply
+    | ElectLeadersReply
 )

@@ -1,6 +1,7 @@
-"""The command for elections of preferred leaders, and its reply."""
+"""The commands for elections of partitions' leaders, on request and by itself, and their reply."""
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 from metadata_log.format.errors import ErrorCode
@@ -12,6 +13,17 @@ class TopicPartition(NamedTuple):
 
     topic: str
     partition: int
+
+
+class ElectionType(Enum):
+    """Which replica shall lead. The numbers are Kafka's."""
+
+    PREFERRED = 0
+    """The first assigned replica, if it is in sync and active."""
+    UNCLEAN = 1
+    """For a partition without a leader: an active replica, even if it is out of sync. Records may be lost."""
+    DESIGNATED = 2
+    """The replica that the request names, if it is in sync and active."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +38,15 @@ class ElectionResult:
 
 
 @dataclass(frozen=True, slots=True)
-class ElectPreferredLeaders:
-    """Let the first assigned replica of each partition become its leader, if it is in sync and active (Kafka's ElectLeaders)."""
+class ElectLeaders:
+    """Elect the leaders of these partitions (Kafka's ElectLeaders, KIP-183, KIP-460).
+
+    `leader_id` is the replica of a DESIGNATED election. An UNCLEAN election may name one, too; NO_LEADER: it names none.
+    """
 
     partitions: tuple[TopicPartition, ...]
+    election_type: ElectionType = ElectionType.PREFERRED
+    leader_id: NodeId = NO_LEADER
     done: tuple[ElectionResult, ...] = ()
     """The results of the partitions that the same request named before these: they were decided in earlier batches."""
 
@@ -40,7 +57,7 @@ class BalanceLeaders:
 
 
 @dataclass(frozen=True, slots=True)
-class ElectPreferredLeadersReply:
+class ElectLeadersReply:
     """The results are in the order of the partitions in the request."""
 
     offset: Offset = -1

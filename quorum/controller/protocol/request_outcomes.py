@@ -50,8 +50,8 @@ from quorum.controller.protocol.commands import (
 from quorum.controller.protocol.decision import ControllerError
 from quorum.controller.protocol.election_commands import (
     ElectionResult,
-    ElectPreferredLeaders,
-    ElectPreferredLeadersReply,
+    ElectLeaders,
+    ElectLeadersReply,
 )
 
 R = TypeVar("R")
@@ -141,8 +141,8 @@ def recalled(command: Command, outcome: RequestOutcome) -> CommandReply:
             return DeleteTopicsReply(offset, _unpacked(outcome, TopicResult))
         case AlterConfigs():
             return AlterConfigsReply(offset, _unpacked(outcome, ConfigResult))
-        case ElectPreferredLeaders():
-            return ElectPreferredLeadersReply(offset, _unpacked(outcome, ElectionResult))
+        case ElectLeaders():
+            return ElectLeadersReply(offset, _unpacked(outcome, ElectionResult))
         case FenceBroker():
             return FenceBrokerReply(offset, command.broker_id)
         case UnregisterBroker():

@@ -29,8 +29,9 @@ from quorum.controller.protocol.commands import (
     UnregisterBrokerReply,
 )
 from quorum.controller.protocol.election_commands import (
-    ElectPreferredLeaders,
-    ElectPreferredLeadersReply,
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersReply,
     TopicPartition,
 )
 from quorum.wire.convert.errors import BadMessage, item_error
@@ -175,23 +176,27 @@ def to_alter_configs_response(reply: AlterConfigsReply) -> admin_pb2.Incremental
     )
 
 
-def from_elect_leaders(message: admin_pb2.ElectLeadersRequest) -> ElectPreferredLeaders:
-    if message.election_type != admin_pb2.ElectLeadersRequest.PREFERRED:
+def from_elect_leaders(message: admin_pb2.ElectLeadersRequest) -> ElectLeaders:
+    try:
+        election_type = ElectionType(message.election_type)
+    except ValueError:
         text = (
-            f"election type {message.election_type}: this release elects preferred leaders (0) only; nothing was done"
+            f"election type {message.election_type}: this release knows PREFERRED (0), UNCLEAN (1) and DESIGNATED (2)"
         )
-        raise BadMessage(text)
+        raise BadMessage(f"{text}; nothing was done") from None
     at_most(len(message.topics), "topics")
     at_most(sum(len(each.partitions) for each in message.topics), "partitions")
     for each in message.topics:
         if (problem := topic_name_problem(each.topic)) is not None:
             raise BadMessage(f"{problem}; nothing was done")
-    return ElectPreferredLeaders(
-        tuple(TopicPartition(each.topic, partition) for each in message.topics for partition in each.partitions)
+    return ElectLeaders(
+        tuple(TopicPartition(each.topic, partition) for each in message.topics for partition in each.partitions),
+        election_type,
+        message.leader_id if message.HasField("leader_id") else NO_LEADER,
     )
 
 
-def to_elect_leaders_response(reply: ElectPreferredLeadersReply) -> admin_pb2.ElectLeadersResponse:
+def to_elect_leaders_response(reply: ElectLeadersReply) -> admin_pb2.ElectLeadersResponse:
     return admin_pb2.ElectLeadersResponse(
         offset=reply.offset,
         results=[

@@ -612,6 +612,29 @@ async def test_preferred_leaders_are_elected(run: Run, node: FakeNode) -> None:
         assert (await run("leaders", "elect", *wrong)).exit_code == 2
 
 
+async def test_a_leader_is_named_or_taken_although_records_may_be_lost(run: Run, node: FakeNode) -> None:
+    """`designated` with `--leader`, and `unclean` where no replica in sync can lead. Wrong usage sends no request."""
+    node.cluster.assign("orders", (0, 1), (1, 0))
+    one = await run(
+        "leaders", "elect", "--election-type", "designated", "--leader", 1, "--topic", "orders", "--partition", 0
+    )
+    assert one.exit_code == 0
+    assert node.cluster.leaders("orders")[0] == 1
+
+    for broker_id in (1, 0):
+        node.cluster.contact(broker_id, wants_fence=True)
+    node.cluster.contact(1)
+    unclean = await run("leaders", "elect", "--election-type", "unclean", "--topic", "orders", "-o", "json")
+    assert unclean.exit_code == 0
+    assert {each["leader_id"] for each in unclean.document["partitions"]} == {1}
+    for wrong in (
+        ("--election-type", "designated", "--topic", "orders"),
+        ("--leader", 1, "--topic", "orders"),
+        ("--election-type", "best", "--topic", "orders"),
+    ):
+        assert (await run("leaders", "elect", *wrong)).exit_code == 2
+
+
 def test_everything_is_asked_for_in_requests_that_are_not_too_large() -> None:
     """Topics are cut where a request is full, and no partition is left out or named twice."""
     wanted: dict[str, int | tuple[int, ...]] = {"a": 700, "b": (5, 3), "c": 1_500}

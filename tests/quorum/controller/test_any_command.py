@@ -56,7 +56,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
-from quorum.controller.protocol.election_commands import BalanceLeaders, ElectPreferredLeaders, TopicPartition
+from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
 from quorum.controller.protocol.request_outcomes import RequestIdentity, outcome_of
 from quorum.controller.topics.config_keys import KEYS
 from tests.quorum.controller.cluster import Cluster, incarnation
@@ -233,7 +233,7 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
         st.builds(CreatePartitions, some(grown), st.booleans()),
         st.builds(DeleteTopics, some(ANY_NAME)),
         st.builds(AlterConfigs, some(ALTERATION), st.booleans()),
-        st.builds(ElectPreferredLeaders, some(st.builds(TopicPartition, ANY_NAME, COUNT))),
+        st.builds(ElectLeaders, some(st.builds(TopicPartition, ANY_NAME, COUNT))),
         alterations(image),
         contacts(image),
         identified(image).map(lambda known: AllocateProducerIds(known[0], known[1])),
@@ -258,7 +258,7 @@ SILENT: Final = (AllocateProducerIds,)
 HAPPENINGS_MAX: Final = 4
 """A decision has no more: the first of `LogDirectoriesLost`, `BrokerFenced`, `ReplicasMoved`, `BrokerRegistered`."""
 CLIENTS: Final = (
-    CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, ElectPreferredLeaders, FenceBroker, UnregisterBroker
+    CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, ElectLeaders, FenceBroker, UnregisterBroker
 )  # fmt: skip
 """Requests that may have an id."""
 

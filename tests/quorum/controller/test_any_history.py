@@ -24,7 +24,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
-from quorum.controller.protocol.election_commands import ElectPreferredLeaders, TopicPartition
+from quorum.controller.protocol.election_commands import ElectLeaders, TopicPartition
 from tests.quorum.controller.cluster import Cluster, registration
 
 BROKERS = 4
@@ -86,7 +86,7 @@ def live_once(cluster: LawfulCluster, dice: random.Random) -> None:
                 cluster.run(due)
         case 11:
             places = [TopicPartition(topic.name, 0) for topic in cluster.image.topics() if dice.random() < 0.7]
-            cluster.run(ElectPreferredLeaders(tuple(places)))
+            cluster.run(ElectLeaders(tuple(places)))
         case 10 if dice.random() < 0.4:
             cluster.controller = Controller(cluster.controller.config, dice)
             cluster.controller.activate(cluster.image, cluster.now_ms)

@@ -1,24 +1,27 @@
-"""Preferred leaders are elected on request, partition by partition, and no request makes a long turn."""
+"""Leaders are elected on request, partition by partition, and no request makes a long turn."""
 
 import pytest
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import PartitionChange
+from metadata_log.format.ids import NO_LEADER, NodeId
+from metadata_log.format.records import RECOVERED, RECOVERING, PartitionChange
 from quorum.controller.protocol.commands import AlterPartition, Command, IsrMember, PartitionAlteration
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import (
     ElectionResult,
-    ElectPreferredLeaders,
-    ElectPreferredLeadersReply,
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersReply,
     TopicPartition,
 )
+from quorum.controller.protocol.happenings import LeadersElected
 from tests.quorum.controller.cluster import Cluster
 
 
 def elect(cluster: Cluster, *places: tuple[str, int]) -> tuple[ElectionResult, ...]:
-    command = ElectPreferredLeaders(tuple(TopicPartition(*place) for place in places))
-    return cluster.ask(command, ElectPreferredLeadersReply).results
+    command = ElectLeaders(tuple(TopicPartition(*place) for place in places))
+    return cluster.ask(command, ElectLeadersReply).results
 
 
 def back_in_sync(cluster: Cluster, name: str) -> None:
@@ -141,20 +144,117 @@ def test_a_large_request_is_decided_in_slices() -> None:
     cluster.contact(0, wants_fence=True)
     cluster.contact(0)
     back_in_sync(cluster, "t")
-    command: ElectPreferredLeaders | None = ElectPreferredLeaders(
-        tuple(TopicPartition("t", each) for each in range(10))
-    )
+    command: ElectLeaders | None = ElectLeaders(tuple(TopicPartition("t", each) for each in range(10)))
     sizes: list[int] = []
-    decision = Decision((), ElectPreferredLeadersReply())
+    decision = Decision((), ElectLeadersReply())
     while command is not None:
         decision = cluster.controller.decide(cluster.image, command, cluster.now_ms)
         cluster.fold(decision)
         assert all(isinstance(record, PartitionChange) for record in decision.records)
         sizes.append(len(decision.records))
-        assert decision.then is None or isinstance(decision.then, ElectPreferredLeaders)
+        assert decision.then is None or isinstance(decision.then, ElectLeaders)
         command = decision.then
 
     assert sizes == [4, 4, 2]
-    assert isinstance(decision.reply, ElectPreferredLeadersReply)
+    assert isinstance(decision.reply, ElectLeadersReply)
     assert [each.partition for each in decision.reply.results] == list(range(10))
     assert cluster.leaders("t") == [0] * 10
+
+
+# --- a given leader ----------------------------------------------------------------------------------------------------
+
+
+def designate(cluster: Cluster, leader: NodeId, *places: tuple[str, int]) -> tuple[ElectionResult, ...]:
+    where = tuple(TopicPartition(*place) for place in places)
+    return cluster.ask(ElectLeaders(where, ElectionType.DESIGNATED, leader), ElectLeadersReply).results
+
+
+def test_an_operator_names_the_leader() -> None:
+    """Broker 1 is slow, so its partitions are given to broker 2, which is in sync. The ISR stays."""
+    cluster = Cluster(3)
+    cluster.assign("t", (1, 2, 0), (1, 0, 2))
+    assert [each.leader_id for each in designate(cluster, 2, ("t", 0), ("t", 1))] == [2, 2]
+    assert cluster.leaders("t") == [2, 2]
+    assert {(each.isr, each.leader_recovery_state) for each in cluster.partitions("t")} == {
+        ((1, 2, 0), RECOVERED),
+        ((1, 0, 2), RECOVERED),
+    }
+
+
+def test_a_named_leader_must_be_able_to_lead(cluster: Cluster) -> None:
+    """Broker 0 of the fixture is back, and not in sync. An election with a name is as clean as one without."""
+    cluster.assign("other", (1, 2))
+    results = [*designate(cluster, 0, ("t", 0), ("other", 0)), *designate(cluster, 1, ("t", 0))]
+    assert [(each.error.name, each.message) for each in results] == [
+        ("ELIGIBLE_LEADERS_NOT_AVAILABLE", "broker 0 is not in the ISR"),
+        ("INVALID_REQUEST", "broker 0 has no replica of this partition; brokers 1, 2 have"),
+        ("ELECTION_NOT_NEEDED", "broker 1 leads already"),
+    ]
+    assert cluster.leaders("t") == [1, 1, 2]
+
+
+def test_a_type_that_needs_a_name_has_one_and_the_default_has_none(cluster: Cluster) -> None:
+    """Else a client that forgot the type would believe that its broker was elected."""
+    with pytest.raises(ControllerError, match="PREFERRED takes no leader_id") as refused:
+        cluster.run(ElectLeaders((TopicPartition("t", 0),), leader_id=1))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    with pytest.raises(ControllerError, match="DESIGNATED needs leader_id"):
+        cluster.run(ElectLeaders((TopicPartition("t", 0),), ElectionType.DESIGNATED))
+
+
+# --- unclean elections -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def leaderless() -> Cluster:
+    """t-0 has lost its last replica in sync, broker 0. Brokers 1 and 2 are back from an earlier outage, and lack records."""
+    cluster = Cluster(3)
+    cluster.assign("t", (0, 1, 2))
+    for broker_id in (1, 2, 0):
+        cluster.contact(broker_id, wants_fence=True)
+    cluster.contact(1)
+    cluster.contact(2)
+    (partition,) = cluster.partitions("t")
+    assert (partition.leader, partition.isr) == (NO_LEADER, (0,))
+    return cluster
+
+
+def unclean(cluster: Cluster, leader: NodeId = NO_LEADER) -> tuple[ElectionResult, list[object]]:
+    run = cluster.run(ElectLeaders((TopicPartition("t", 0),), ElectionType.UNCLEAN, leader))
+    assert isinstance(run.reply, ElectLeadersReply)
+    (result,) = run.reply.results
+    return result, list(run.happenings)
+
+
+@pytest.mark.parametrize(("wanted", "elected"), [(NO_LEADER, 1), (2, 2)])
+def test_an_unclean_election_gives_a_partition_a_leader_that_may_lack_records(
+    leaderless: Cluster, wanted: NodeId, elected: NodeId
+) -> None:
+    """The first active replica of the assignment, or the one that the operator names. It is alone in the ISR, and the story
+    says that records may be lost."""
+    result, told = unclean(leaderless, wanted)
+    (partition,) = leaderless.partitions("t")
+    assert result.leader_id == elected
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (elected, (elected,), RECOVERING)
+    assert told == [LeadersElected(1, (f"t-0: {elected}",), unclean=1)]
+
+
+def test_nothing_is_lost_where_a_replica_leads_or_can_lead() -> None:
+    """An operator who elects uncleanly all over a cluster loses no record of a partition that is well."""
+    cluster = Cluster(3)
+    cluster.assign("t", (0, 1, 2))
+    result, _ = unclean(cluster)
+    assert result.error is ErrorCode.ELECTION_NOT_NEEDED
+    assert result.message == "broker 0 leads; an unclean election is for partitions without a leader"
+    assert cluster.partitions("t")[0].isr == (0, 1, 2)
+
+
+def test_an_unclean_election_needs_an_active_replica(leaderless: Cluster) -> None:
+    """The error names the brokers to start."""
+    result, _ = unclean(leaderless, 0)
+    assert result.error is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert result.message == "of the brokers that may lead, 0, none is active; start one"
+    leaderless.contact(1, wants_fence=True)
+    leaderless.contact(2, wants_fence=True)
+    result, _ = unclean(leaderless)
+    assert result.message == "of the brokers that may lead, 0, 1, 2, none is active; start one"

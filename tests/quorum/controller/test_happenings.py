@@ -43,7 +43,7 @@ from quorum.controller.protocol.commands import (
     UnregisterBroker,
 )
 from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.election_commands import BalanceLeaders, ElectPreferredLeaders, TopicPartition
+from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
 from quorum.controller.protocol.happenings import Happening, Registration, StateReason
 from tests.quorum.controller.cluster import WALL_MS, Cluster, incarnation, registration
 
@@ -304,7 +304,7 @@ def test_leaders_that_were_asked_for_are_told() -> None:
     cluster.contact(0)
     cluster.run(AlterPartition(1, epoch(cluster, 1), (proposal(cluster, 0, 0, 1, 2),)))
     asked = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2))
-    assert story(cluster, ElectPreferredLeaders(asked)) == [told.LeadersElected(1, ("t-0: 0",))]
+    assert story(cluster, ElectLeaders(asked)) == [told.LeadersElected(1, ("t-0: 0",))]
 
 
 def test_controllers_and_features_are_told_once() -> None:
@@ -321,7 +321,7 @@ def test_controllers_and_features_are_told_once() -> None:
 TELLING: Final = {
     CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, BootstrapFeatures, RegisterBrokerCommand, BrokerContact,
     FenceExpiredBrokers, FenceBroker, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
-    RegisterControllerCommand, AlterPartition, ElectPreferredLeaders, BalanceLeaders,
+    RegisterControllerCommand, AlterPartition, ElectLeaders, BalanceLeaders,
 }  # fmt: skip
 """Commands whose records are told: `test_any_command` holds all of them to it."""
 SILENT: Final = {AllocateProducerIds}

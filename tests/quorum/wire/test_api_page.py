@@ -21,7 +21,7 @@ NEED_A_STATE: Final = {
     "VoterService.RemoveVoter": {"BROKER_NOT_AVAILABLE"},
     "VoterService.UpdateVoter": {"BROKER_NOT_AVAILABLE"},
     "AdminService.DeleteTopics": {"POLICY_VIOLATION", "TOPIC_DELETION_DISABLED"},
-    "AdminService.ElectLeaders": {"PREFERRED_LEADER_NOT_AVAILABLE"},
+    "AdminService.ElectLeaders": {"PREFERRED_LEADER_NOT_AVAILABLE", "ELIGIBLE_LEADERS_NOT_AVAILABLE"},
     "AdminService.RemoveVoter": {"NOT_READY"},
 }
 """The errors that no request alone can cause: the node has to be in a certain state, or to have a certain config."""

@@ -416,8 +416,10 @@ OPERATORS: Final = {
     "DescribePartitionHealth": (*LEADERS, of_operators("limit", -1, E.INVALID_REQUEST)),
     "ElectLeaders": (
         *CHANGES,
-        of_operators("election_type", 1, E.INVALID_REQUEST),
+        of_operators("election_type", 1, E.ELECTION_NOT_NEEDED),
+        of_operators("election_type", 2, E.INVALID_REQUEST),
         of_operators("election_type", 99, E.INVALID_REQUEST),
+        of_operators("leader_id", 1, E.INVALID_REQUEST),
         of_operators("topics.0.topic", "nobody", E.UNKNOWN_TOPIC_OR_PARTITION),
         of_operators("topics.0.topic", "orders", E.ELECTION_NOT_NEEDED),
         of_operators("topics.0.topic", LONG, E.INVALID_REQUEST),
