@@ -21,7 +21,7 @@ import pytest
 
 from snapshots.offline.java import find_java
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).resolve().parents[2]
 README, INSTALL, OFFLINE = ((ROOT / name).read_text() for name in ("README.md", "docs/install.md", "docs/offline.md"))
