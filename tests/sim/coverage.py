@@ -95,6 +95,8 @@ _HAPPENINGS = (
     "partition leader changed",
     "ISR grew",
     "leadership given back",
+    "preferred election",
+    "designated election",
     "only a majority heals",
     "caught up over a slow link",
     "happening told",

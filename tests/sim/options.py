@@ -84,6 +84,8 @@ class Options(NamedTuple):
     balance_every_ms: int = 0
     """How often the controller gives leaderships back to preferred replicas (L10); 0: never."""
     imbalance_percentage: int = 10
+    elect_chance: float = 0.0
+    """How often a client asks for elections instead of doing something else."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -246,12 +248,14 @@ def _disks_and_links(drawn: Options, rng: random.Random) -> Options:
 
 
 def _balancing(drawn: Options, rng: random.Random) -> Options:
-    """Without replicas nothing is balanced. In the other runs leaders stay where failures have left them."""
+    """Leaderships are moved, by the controller itself and by clients. In the other runs leaders stay where failures have left
+    them."""
     if drawn.brokers < 2 or rng.random() >= 0.5:
         return drawn
     return drawn._replace(
-        balance_every_ms=rng.choice((300, 1_000)),
+        balance_every_ms=rng.choice((0, 300, 1_000)),
         imbalance_percentage=rng.choice((0, 10, 50)),
+        elect_chance=rng.choice((0.0, 0.05, 0.3)),
     )
 
 

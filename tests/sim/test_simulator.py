@@ -12,6 +12,7 @@ from metadata_log.format.ids import uuid_text
 from quorum.core.raft import RaftCore
 from tests.sim import hunting
 from tests.sim.__main__ import main
+from tests.sim.balance import Balance
 from tests.sim.cluster import Cluster
 from tests.sim.healing import Healing
 from tests.sim.laws import (
@@ -179,7 +180,13 @@ def test_the_page_of_laws_names_what_there_is() -> None:
         "clients": clients,
         "story": story,
     }
-    rooms |= {"SimController": SimController, "Healing": Healing, "Laws": Laws, "SlowLinks": SlowLinks}
+    rooms |= {
+        "SimController": SimController,
+        "Healing": Healing,
+        "Laws": Laws,
+        "SlowLinks": SlowLinks,
+        "Balance": Balance,
+    }
     checked = 0
     for law, _, checks, mutants in laws:
         named = re.findall(r"`([a-z-]+)`", mutants)

@@ -60,6 +60,8 @@ class MetadataLaws:
         """The brokers fenced, or without some former leadership, since the last batch."""
         self.new_topics: list[str] = []
         """The topics created by the last batch."""
+        self._may_be_unclean: set[str] = set()
+        """The topics for which a client has ever asked for an unclean election."""
 
     def committed(self, step: Step) -> None:
         """Checks a newly committed batch."""
@@ -172,7 +174,11 @@ class MetadataLaws:
             self._check_epochs(before, after, changes, where)
             self._note_led_away(step, before, after)
         if after[LEADER] != NO_LEADER and (before is None or after[LEADER] != before[LEADER]):
-            self._check_elected(step, before, after[LEADER], where)
+            self._check_elected(step, before, after[LEADER], topic.name, where)
+
+    def elected_uncleanly(self, topic: str) -> None:
+        """Notes that a client asks for unclean elections of the topic's partitions. The request may arrive at any later time."""
+        self._may_be_unclean.add(topic)
 
     def _note_led_away(self, step: Step, before: PartitionState, after: PartitionState) -> None:
         """A leader that stays in the ISR has lost its office by plan, for example to the preferred replica. The broker may not
@@ -185,17 +191,19 @@ class MetadataLaws:
         else:
             self.led_away.add(LedAway(leader.broker_id, leader.broker_epoch))
 
-    @staticmethod
-    def _check_elected(step: Step, before: PartitionState | None, leader: NodeId, where: str) -> None:
-        """A stopping broker is not elected, nor, without unclean elections, a broker outside the ISR."""
+    def _check_elected(self, step: Step, before: PartitionState | None, leader: NodeId, topic: str, where: str) -> None:
+        """A stopping broker is not elected; nor is a broker outside the ISR, unless a client has asked for it, and no member of
+        the ISR can lead."""
         broker = step.after.brokers[leader]
         stays = not broker.fenced and not broker.in_controlled_shutdown
         hold(stays, "M3 StoppingNotElected", f"{where}: {leader} was elected; it is {broker}")
-        clean = before is None or leader in before[ISR]
+        if before is None or leader in before[ISR]:
+            return
+        was_lost = before[LEADER] == NO_LEADER and not any(_is_active(step.before, each) for each in before[ISR])
         hold(
-            clean,
+            was_lost and topic in self._may_be_unclean,
             "M4 CleanElection",
-            f"{where}: {leader} was elected out of the replicas; the ISR was {before and before[ISR]}",
+            f"{where}: {leader} was elected out of the replicas; the ISR was {before[ISR]}",
         )
 
     def _check_epochs(self, before: PartitionState, after: PartitionState, changes: int, where: str) -> None:
@@ -231,3 +239,8 @@ class MetadataLaws:
         for topic in image.topics():
             for partition, state in enumerate(topic.states()):
                 self._check_fenced_out(image, state, f"{topic.name}-{partition}")
+
+
+def _is_active(image: MetadataImage, broker_id: NodeId) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced and not broker.in_controlled_shutdown

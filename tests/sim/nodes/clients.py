@@ -1,11 +1,12 @@
 """A simulated client: admin operations, one after the other, each remembered with what was answered."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NodeId, Offset
+from metadata_log.format.ids import NO_LEADER, NodeId, Offset
+from metadata_log.format.partition_state import LEADER
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from quorum.controller.protocol.commands import (
     AlterConfigs,
@@ -27,8 +28,15 @@ from quorum.controller.protocol.commands import (
     UnregisterBroker,
     UnregisterBrokerReply,
 )
+from quorum.controller.protocol.election_commands import (
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersReply,
+    TopicPartition,
+)
 from quorum.runtime.protocol.requests import ReadView, Refused, SnapshotMarked
 from quorum.runtime.protocol.world import Answer, Read, SnapshotWanted, Submission
+from tests.sim.laws.broken import hold
 from tests.sim.nodes.controllers import Make, SimController
 
 if TYPE_CHECKING:
@@ -58,6 +66,7 @@ class SimClient:
         self._repeats = repeats
         self._happens_once = not repeats
         self._rng = random.Random(cluster.rng.random())
+        self._electing = random.Random(f"{name} elects {self._rng.getstate()[1][:4]}")
         self._target: SimController = cluster.controllers[0]
         self._count = 0
         self._topics: list[str] = []
@@ -68,6 +77,9 @@ class SimClient:
         if self.cluster.now_ms - self._answered_ms > PATIENCE_MS:
             self._answered_ms = self.cluster.now_ms
             self._target = self._rng.choice(self.cluster.controllers)
+        if self._topics and self._electing.random() < self.cluster.options.elect_chance:
+            self._elect()
+            return
         roll = self._rng.random()
         if roll < 0.20:
             self._read()
@@ -146,6 +158,37 @@ class SimClient:
                 clients.answered(answer.offset, floor)
 
         self._submit(self._rng.choice((FenceBroker(broker_id), UnregisterBroker(broker_id))), answered)
+
+    def _elect(self) -> None:
+        """Of some partitions of a topic, by any of the three types; a broker that is named often has no replica."""
+        dice, laws = self._electing, self.cluster.laws
+        name, election_type = dice.choice(self._topics), dice.choice(tuple(ElectionType))
+        leader = NO_LEADER
+        if election_type is ElectionType.DESIGNATED or (election_type is ElectionType.UNCLEAN and dice.random() < 0.5):
+            leader = dice.choice(sorted(self.cluster.brokers))
+        places = tuple(TopicPartition(name, partition) for partition in range(dice.randint(1, 4)))
+        if election_type is ElectionType.UNCLEAN:
+            name = next(iter(self._leaderless()), name)
+            laws.metadata.elected_uncleanly(name)
+
+        def answered(answer: Answer, floor: Offset) -> None:
+            if isinstance(answer, ElectLeadersReply):
+                hold(
+                    len(answer.results) == len(places), "C1 Answered", f"{len(answer.results)} results of {len(places)}"
+                )
+                elected = sum(result.error is ErrorCode.NONE for result in answer.results)
+                self.cluster.coverage[f"{election_type.name.lower()} election"] += elected
+                laws.clients.answered(answer.offset, floor)
+
+        self._submit(ElectLeaders(places, election_type, leader), answered)
+
+    def _leaderless(self) -> Iterator[str]:
+        """The topics with a partition that has no leader, as the asked controller sees them: an operator looks first."""
+        node = self._target.node
+        if node is not None:
+            for topic in node.state.committed.topics():
+                if any(state[LEADER] == NO_LEADER for state in topic.states()):
+                    yield topic.name
 
     def _set_default(self) -> None:
         self._set(BROKER_RESOURCE, "", "log.retention.ms")
