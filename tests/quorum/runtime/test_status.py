@@ -89,7 +89,7 @@ def test_the_survivor_of_three_knows_no_leader() -> None:
         pass_time(lone, 50)
         status = said(lone)
         assert status.leader.leader_id is None and status.leader.endpoint is None
-        assert "does not answer" in status.no_leader_reason
+        assert "it no longer hears controller 2" in status.no_leader_reason
         assert [each.status for each in status.replicas][1:] == ["unknown", "unknown"]
     assert status.no_leader_for_ms == 701 + 40 * 50
     asked = lone.new_reply_to()
