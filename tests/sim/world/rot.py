@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.ids import Offset
-from metadata_log.store.log_notes import FLUSHED_NAME, Flushed, FlushedNote
+from metadata_log.store.log_notes import FLUSHED_NAME, Flushed, FlushedNote, read_start
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, BadBatch, segment_names, walk
 from tests.sim.world.disk import MemoryDirectory, Observer
 from tests.sim.world.disk_content import SECTOR_BYTES
@@ -49,13 +49,19 @@ def flip_inside(metadata: MemoryDirectory, rng: random.Random, *, sealed_below: 
 
 
 def break_inside(metadata: MemoryDirectory, rng: random.Random, *, sealed_below: Offset | None = None) -> bool:
-    """As `flip_inside`, with a sector that cannot be read any more, until somebody writes it."""
+    """As `flip_inside`, with a sector that cannot be read any more, until somebody writes it.
+
+    False for the header of the log's only file if the log has nothing above its start. For example a snapshot ends at 157, and
+    so does the log. Then no batch proves what the file is, and the node rightly does not start (exit code 1, nothing was cut).
+    """
     found = _place_inside(metadata, rng, sealed_below)
     if found is None:
         return False
     name, position, end = found
     if (position // SECTOR_BYTES + 1) * SECTOR_BYTES > end:
         return False  # it would take the proof with it
+    if position < SECTOR_BYTES and _is_empty(metadata):
+        return False
     metadata.break_sector(name, position)
     return True
 
@@ -101,6 +107,13 @@ def mangle_end(metadata: MemoryDirectory, rng: random.Random) -> bool:
         position = max(each.position + CRC_AT, rng.randrange(each.position, each.end_position))
         metadata.flip_bit(each.name, position, rng.randrange(8))
     return True
+
+
+def _is_empty(metadata: MemoryDirectory) -> bool:
+    """The log, as far as it was durable, ends where it starts."""
+    with Observer():
+        note, start = FlushedNote(metadata).read(), read_start(metadata)
+    return note is not None and start is not None and note.end <= start.start.offset
 
 
 def _write_back_note(metadata: MemoryDirectory) -> None:
