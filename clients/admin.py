@@ -138,10 +138,13 @@ class AdminClient(Calls):
         return await self.call(request, admin_pb2.DescribeConfigsResponse)
 
     async def described_configs(
-        self, resources: Iterable[admin_pb2.ConfigResource], page_size: int = 0
+        self, resources: Iterable[admin_pb2.ConfigResource], page_size: int = 0, *, with_defaults: bool = False
     ) -> AsyncIterator[admin_pb2.DescribedResource]:
-        """Yields each resource, with the configs that were set on the resource itself."""
-        request = admin_pb2.DescribeConfigsRequest(resources=resources, page_size=page_size)
+        """Yields each resource, with the configs that were set on the resource itself; `with_defaults`: also with all keys,
+        their values on each level, and their meanings."""
+        request = admin_pb2.DescribeConfigsRequest(
+            resources=resources, page_size=page_size, with_defaults=with_defaults
+        )
         async for page in self.pages(request, admin_pb2.DescribeConfigsResponse):
             for resource in page.resources:
                 yield resource

@@ -11,19 +11,15 @@ from typing import Final, NamedTuple, TypeAlias
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, Uuid
 from metadata_log.format.partition_state import LEADER, REPLICAS
-from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, Partition, RegisterBroker
+from metadata_log.format.records import TOPIC_RESOURCE, Partition, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.brokers.contact import BrokerState, shown_state
 from quorum.controller.controller import Controller
-from quorum.controller.protocol.topic_rules import Rejected
-from quorum.controller.topics.config_keys import KEYS
-from quorum.controller.topics.configs import check_resource
 
 TOPICS_PAGE_MAX: Final = 1_000
 PARTITIONS_PAGE_MAX: Final = 2_000
 BROKERS_PAGE_MAX: Final = 1_000
-RESOURCES_PAGE_MAX: Final = 1_000
 """Maximum number of items in one page, also if a client wants more."""
 
 
@@ -222,41 +218,3 @@ def broker_counts(image: MetadataImage) -> BrokerCounts:
         for broker_id, count in zip(topic.broker_ids, topic.broker_counts, strict=True):
             replicas[broker_id] += count
     return led, replicas
-
-
-class DescribedConfig(NamedTuple):
-    """One key of a resource. `is_default`: the key was not set on this resource itself."""
-
-    key: str
-    value: str
-    is_default: bool
-
-
-class DescribedResource(NamedTuple):
-    """The configs of one resource, by key."""
-
-    resource_type: int
-    resource_name: str
-    error: ErrorCode = ErrorCode.NONE
-    message: str = ""
-    configs: tuple[DescribedConfig, ...] = ()
-
-
-def describe_configs(
-    image: MetadataImage, resource_type: int, resource_name: str, *, with_defaults: bool = False
-) -> DescribedResource:
-    """Describes the keys that were set on the resource; with `with_defaults` also the defaults of all other keys."""
-    try:
-        check_resource(image, resource_type, resource_name)
-    except Rejected as error:
-        return DescribedResource(resource_type, resource_name, error.code, str(error))
-    configs = {
-        key: DescribedConfig(key, value, is_default=False)
-        for key, value in image.config(resource_type, resource_name).items()
-    }
-    if with_defaults:
-        inherited = image.config(BROKER_RESOURCE, "")
-        for key, known in KEYS[resource_type].items():
-            value = inherited.get(known.broker_key or key, known.default) if resource_name else known.default
-            configs.setdefault(key, DescribedConfig(key, value, is_default=True))
-    return DescribedResource(resource_type, resource_name, configs=tuple([configs[key] for key in sorted(configs)]))

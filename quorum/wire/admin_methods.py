@@ -17,6 +17,7 @@ from metadata_log.format.ids import Offset
 from quorum.controller import views
 from quorum.controller.partitions.partition_health import partition_health
 from quorum.controller.protocol.commands import Command, FenceBroker, UnregisterBroker
+from quorum.controller.topics.described_configs import EFFECTIVE_PAGE_MAX, RESOURCES_PAGE_MAX, describe_configs
 from quorum.core.protocol.messages import QuorumChangeRequest, QuorumChangeResponse
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import ReadView, Refused
@@ -117,11 +118,15 @@ def _describe_configs(request: admin_pb2.DescribeConfigsRequest, view: ReadView)
     convert.at_most(len(request.resources), "resources")
     convert.nameable([each.name for each in request.resources], "resources.name")
     begin, wanted = pages.number_of(request.page_token, first=0), pages.page_size(request.page_size)
-    end = begin + min(wanted or views.RESOURCES_PAGE_MAX, views.RESOURCES_PAGE_MAX)
+    most = EFFECTIVE_PAGE_MAX if request.with_defaults else RESOURCES_PAGE_MAX
+    end = begin + min(wanted or most, most)
     asked = request.resources[begin:end]
-    described = [views.describe_configs(view.image, each.resource_type, each.name) for each in asked]
+    described = [
+        describe_configs(view.image, each.resource_type, each.name, with_defaults=request.with_defaults)
+        for each in asked
+    ]
     token = pages.number_token(end) if end < len(request.resources) else b""
-    return reads.to_describe_configs_response(described, token, view.as_of_offset)
+    return reads.to_describe_configs_response(described, token, view.as_of_offset, with_defaults=request.with_defaults)
 
 
 def _count_partitions(request: admin_pb2.ListBrokersRequest, view: ReadView) -> views.BrokerCounts:

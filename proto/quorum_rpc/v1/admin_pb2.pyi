@@ -341,26 +341,62 @@ class IncrementalAlterConfigsResponse(_message.Message):
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[ConfigResult, _Mapping]]] = ...) -> None: ...
 
 class DescribeConfigsRequest(_message.Message):
-    __slots__ = ("context", "resources", "page_size", "page_token")
+    __slots__ = ("context", "resources", "page_size", "page_token", "with_defaults")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    WITH_DEFAULTS_FIELD_NUMBER: _ClassVar[int]
     context: RequestContext
     resources: _containers.RepeatedCompositeFieldContainer[ConfigResource]
     page_size: int
     page_token: bytes
-    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., resources: _Optional[_Iterable[_Union[ConfigResource, _Mapping]]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
+    with_defaults: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., resources: _Optional[_Iterable[_Union[ConfigResource, _Mapping]]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ..., with_defaults: bool = ...) -> None: ...
+
+class ConfigLevel(_message.Message):
+    __slots__ = ("key", "value", "source")
+    class Source(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        SOURCE_UNSPECIFIED: _ClassVar[ConfigLevel.Source]
+        TOPIC: _ClassVar[ConfigLevel.Source]
+        BROKER: _ClassVar[ConfigLevel.Source]
+        CLUSTER: _ClassVar[ConfigLevel.Source]
+        DEFAULT: _ClassVar[ConfigLevel.Source]
+    SOURCE_UNSPECIFIED: ConfigLevel.Source
+    TOPIC: ConfigLevel.Source
+    BROKER: ConfigLevel.Source
+    CLUSTER: ConfigLevel.Source
+    DEFAULT: ConfigLevel.Source
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    source: ConfigLevel.Source
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[_Union[ConfigLevel.Source, str]] = ...) -> None: ...
+
+class EffectiveConfig(_message.Message):
+    __slots__ = ("key", "levels", "meaning")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    MEANING_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    levels: _containers.RepeatedCompositeFieldContainer[ConfigLevel]
+    meaning: str
+    def __init__(self, key: _Optional[str] = ..., levels: _Optional[_Iterable[_Union[ConfigLevel, _Mapping]]] = ..., meaning: _Optional[str] = ...) -> None: ...
 
 class DescribedResource(_message.Message):
-    __slots__ = ("resource", "error", "configs")
+    __slots__ = ("resource", "error", "configs", "effective_configs")
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    EFFECTIVE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
     resource: ConfigResource
     error: _common_pb2.Error
     configs: _containers.RepeatedCompositeFieldContainer[ConfigEntry]
-    def __init__(self, resource: _Optional[_Union[ConfigResource, _Mapping]] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ...) -> None: ...
+    effective_configs: _containers.RepeatedCompositeFieldContainer[EffectiveConfig]
+    def __init__(self, resource: _Optional[_Union[ConfigResource, _Mapping]] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ..., effective_configs: _Optional[_Iterable[_Union[EffectiveConfig, _Mapping]]] = ...) -> None: ...
 
 class DescribeConfigsResponse(_message.Message):
     __slots__ = ("error", "leader", "as_of_offset", "resources", "next_page_token", "local")

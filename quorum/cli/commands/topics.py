@@ -10,6 +10,7 @@ import click
 from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
+from quorum.cli.pairs import pairs
 from quorum.wire.words import id_text, optional
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def create(
     """Creates topics."""
     from quorum_rpc.v1 import admin_pb2
 
-    entries = [admin_pb2.ConfigEntry(key=key, value=value) for key, value in _pairs(configs)]
+    entries = [admin_pb2.ConfigEntry(key=key, value=value) for key, value in pairs(configs)]
     new = [
         admin_pb2.NewTopic(
             name=name,
@@ -189,16 +190,6 @@ def apply(options: Options, file: Path, partitions: int | None, replication_fact
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------
-
-
-def _pairs(texts: tuple[str, ...]) -> list[tuple[str, str]]:
-    pairs = []
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise CliError(f"{text!r} is not KEY=VALUE", EXIT_USAGE)
-        pairs.append((key, value))
-    return pairs
 
 
 def _listing(topic: admin_pb2.TopicListing) -> dict[str, Any]:

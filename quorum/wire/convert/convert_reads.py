@@ -10,10 +10,10 @@ from quorum_rpc.v1 import admin_pb2
 
 from metadata_log.format.ids import NO_LEADER
 from quorum.controller.partitions.partition_health import Named, PartitionHealth
+from quorum.controller.topics.described_configs import DescribedConfig, DescribedResource
 from quorum.controller.views import (
     BrokerListing,
     BrokerPage,
-    DescribedResource,
     DescribedTopics,
     PartitionDescription,
     TopicDescription,
@@ -82,7 +82,7 @@ def _partition(description: PartitionDescription) -> admin_pb2.PartitionDescript
 
 
 def to_describe_configs_response(
-    described: Sequence[DescribedResource], next_page_token: bytes, as_of_offset: int
+    described: Sequence[DescribedResource], next_page_token: bytes, as_of_offset: int, *, with_defaults: bool = False
 ) -> admin_pb2.DescribeConfigsResponse:
     return admin_pb2.DescribeConfigsResponse(
         as_of_offset=as_of_offset,
@@ -91,11 +91,26 @@ def to_describe_configs_response(
             admin_pb2.DescribedResource(
                 resource=admin_pb2.ConfigResource(resource_type=each.resource_type, name=each.resource_name),
                 error=item_error(each.error, each.message, len(described)),
-                configs=[admin_pb2.ConfigEntry(key=config.key, value=config.value) for config in each.configs],
+                configs=[
+                    admin_pb2.ConfigEntry(key=config.key, value=config.value)
+                    for config in each.configs
+                    if config.is_set_here
+                ],
+                effective_configs=[_effective(config) for config in each.configs] if with_defaults else [],
             )
             for each in described
         ],
     )
+
+
+def _effective(config: DescribedConfig) -> admin_pb2.EffectiveConfig:
+    levels = [
+        admin_pb2.ConfigLevel(
+            key=level.key, value=level.value, source=admin_pb2.ConfigLevel.Source.Name(level.source.value)
+        )
+        for level in config.levels
+    ]
+    return admin_pb2.EffectiveConfig(key=config.key, levels=levels, meaning=config.meaning)
 
 
 def to_list_brokers_response(page: BrokerPage, as_of_offset: int, now_ms: int) -> admin_pb2.ListBrokersResponse:

@@ -3,19 +3,13 @@
 import random
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from quorum.controller.brokers.contact import BrokerState
 from quorum.controller.controller import Controller
 from quorum.controller.protocol.commands import (
-    AlterConfigs,
-    ConfigAlteration,
-    ConfigOperation,
-    ConfigOperationKind,
     NewTopic,
 )
 from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.topics.config_keys import BROKER_KEYS, TOPIC_KEYS
-from quorum.controller.views import TopicPlace, describe_configs, describe_topics, list_brokers, list_topics
+from quorum.controller.views import TopicPlace, describe_topics, list_brokers, list_topics
 from tests.quorum.controller.cluster import Cluster, registration
 
 
@@ -113,51 +107,6 @@ def test_brokers_are_listed_with_what_they_carry() -> None:
     assert listed[0].last_contact_ms == cluster.now_ms
     bare = list_brokers(cluster.image, None).brokers
     assert (bare[0].state, bare[0].last_contact_ms, bare[0].metadata_offset) == (BrokerState.ONLINE, None, None)
-
-
-def test_configs_are_described_with_or_without_defaults() -> None:
-    """A topic inherits the cluster-wide broker default of the same key; what was set on it is marked."""
-    cluster = Cluster(1)
-    cluster.create_one(NewTopic("t", 1, 1, configs=(("retention.ms", "7"),)))
-    operations = (ConfigOperation(ConfigOperationKind.SET, "min.insync.replicas", "2"),)
-    cluster.run(AlterConfigs((ConfigAlteration(BROKER_RESOURCE, "", operations),)))
-
-    assert describe_configs(cluster.image, TOPIC_RESOURCE, "t").configs == (("retention.ms", "7", False),)
-    everything = {
-        config.key: config
-        for config in describe_configs(cluster.image, TOPIC_RESOURCE, "t", with_defaults=True).configs
-    }
-    assert everything["min.insync.replicas"][1:] == ("2", True)
-    assert everything["cleanup.policy"][1:] == ("delete", True)
-    assert describe_configs(cluster.image, TOPIC_RESOURCE, "ghost").error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert describe_configs(cluster.image, 99, "x").error is ErrorCode.INVALID_REQUEST
-
-
-def test_the_configs_of_a_broker_that_is_not_registered_are_refused() -> None:
-    """An empty answer for a mistyped id would look as if the broker had all defaults."""
-    cluster = Cluster(1)
-    assert describe_configs(cluster.image, BROKER_RESOURCE, "").error is ErrorCode.NONE
-    assert describe_configs(cluster.image, BROKER_RESOURCE, "7").error is ErrorCode.BROKER_ID_NOT_REGISTERED
-    assert describe_configs(cluster.image, BROKER_RESOURCE, "seven").error is ErrorCode.INVALID_REQUEST
-
-
-def test_a_topic_inherits_the_broker_config_of_another_name() -> None:
-    """Kafka names some defaults of topics otherwise: a cluster-wide `log.retention.ms` is a topic's `retention.ms`."""
-    cluster = Cluster(1)
-    cluster.create_one(NewTopic("t", 1, 1))
-    operations = (ConfigOperation(ConfigOperationKind.SET, "log.retention.ms", "7"),)
-    cluster.run(AlterConfigs((ConfigAlteration(BROKER_RESOURCE, "", operations),)))
-
-    shown = {
-        each.key: each for each in describe_configs(cluster.image, TOPIC_RESOURCE, "t", with_defaults=True).configs
-    }
-    assert shown["retention.ms"][1:] == ("7", True)
-
-
-def test_the_broker_keys_that_topics_inherit_are_there() -> None:
-    """A slip in a name would be a default that no operator can set."""
-    named = {key.broker_key for key in TOPIC_KEYS.values()} - {""}
-    assert len(named) == 6 and named <= BROKER_KEYS.keys()
 
 
 def test_a_broker_that_shut_down_in_order_is_offline_for_every_leader() -> None:

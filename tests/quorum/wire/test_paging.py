@@ -8,7 +8,7 @@ import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, client_pb2
 
 from metaquorum import AdminClient
-from quorum.controller import views
+from quorum.controller.topics.described_configs import EFFECTIVE_PAGE_MAX, RESOURCES_PAGE_MAX
 from service_kit.rpc.api_methods import ADMIN, API, Kind
 from tests.quorum.wire.fake_node import FakeNode
 from tests.quorum.wire.refusing import refusal_of
@@ -65,10 +65,16 @@ async def test_pages_of_any_size_together_are_the_whole_list(client: AdminClient
 
 async def test_a_page_is_no_larger_than_its_maximum(client: AdminClient, node: FakeNode) -> None:
     """A client that wants more gets the maximum, and a token."""
-    resources = [_topic("a")] * (views.RESOURCES_PAGE_MAX + 1)
+    resources = [_topic("a")] * (RESOURCES_PAGE_MAX + 1)
     page = await client.describe_configs(resources, page_size=1 << 30)
-    assert (len(page.resources), page.next_page_token) == (views.RESOURCES_PAGE_MAX, b"1000")
+    assert (len(page.resources), page.next_page_token) == (RESOURCES_PAGE_MAX, b"1000")
     assert len([each async for each in client.described_configs(resources)]) == len(resources)
+
+    several = [_topic("a")] * (EFFECTIVE_PAGE_MAX + 1)
+    request = admin_pb2.DescribeConfigsRequest(resources=several, with_defaults=True)
+    page = await client.call(request, admin_pb2.DescribeConfigsResponse)
+    assert len(page.resources) == EFFECTIVE_PAGE_MAX
+    assert len([each async for each in client.described_configs(several, with_defaults=True)]) == len(several)
 
 
 async def test_a_topic_that_goes_between_two_pages_moves_no_other(client: AdminClient, node: FakeNode) -> None:

@@ -1,0 +1,118 @@
+"""The configs of topics and brokers as an admin sees them: which value holds, where it was set, and what else was set.
+
+A key may have a value on several levels, and the first one holds:
+
+    retention.ms of topic orders      5          set on the topic itself
+    log.retention.ms of all brokers   86400000   the cluster's default for topics that do not say it
+    (built in)                        604800000
+
+If an operator deletes the first, the second holds. A value of one broker, such as `num.io.threads` of broker 7, comes before the
+default of all brokers in the same way.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final, NamedTuple
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.protocol.topic_rules import Rejected
+from quorum.controller.topics.config_keys import BROKER_KEYS, KEYS
+from quorum.controller.topics.config_meanings import BROKER_MEANINGS, TOPIC_MEANINGS
+from quorum.controller.topics.configs import check_resource
+
+RESOURCES_PAGE_MAX: Final = 1_000
+"""Maximum number of resources in one page, also if a client wants more."""
+EFFECTIVE_PAGE_MAX: Final = 20
+"""Maximum number of resources in one page that describes all keys: each resource has some 30, so a page takes a few ms."""
+MEANINGS: Final = {TOPIC_RESOURCE: TOPIC_MEANINGS, BROKER_RESOURCE: BROKER_MEANINGS}
+
+
+class ConfigSource(Enum):
+    """The levels on which a key may have a value. An earlier level comes before a later one."""
+
+    TOPIC = 1
+    BROKER = 2
+    CLUSTER = 3
+    """The default of all brokers."""
+    DEFAULT = 4
+    """Built in."""
+
+
+class ConfigLevel(NamedTuple):
+    """The value of a key on one level. A cluster's default for topics may have another name than the topic's key."""
+
+    key: str
+    value: str
+    source: ConfigSource
+
+
+class DescribedConfig(NamedTuple):
+    """One key of a resource, with its values on all levels that have one, the value that holds first."""
+
+    key: str
+    levels: tuple[ConfigLevel, ...]
+    is_set_here: bool
+    """The first value was set on the resource itself."""
+    meaning: str = ""
+
+    @property
+    def value(self) -> str:
+        """The value that holds."""
+        return self.levels[0].value
+
+    @property
+    def source(self) -> ConfigSource:
+        """The level of the value that holds."""
+        return self.levels[0].source
+
+
+class DescribedResource(NamedTuple):
+    """The configs of one resource, by key."""
+
+    resource_type: int
+    resource_name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    configs: tuple[DescribedConfig, ...] = ()
+
+
+def describe_configs(
+    image: MetadataImage, resource_type: int, resource_name: str, *, with_defaults: bool = False
+) -> DescribedResource:
+    """Describes the keys that were set on the resource itself; with `with_defaults` all keys."""
+    try:
+        check_resource(image, resource_type, resource_name)
+    except Rejected as error:
+        return DescribedResource(resource_type, resource_name, error.code, str(error))
+    own, meanings = image.config(resource_type, resource_name), MEANINGS[resource_type]
+    keys = own.keys() | KEYS[resource_type].keys() if with_defaults else own.keys()
+    described = [
+        DescribedConfig(
+            key, tuple(_levels(image, resource_type, resource_name, key)), key in own, meanings.get(key, "")
+        )
+        for key in sorted(keys)
+    ]
+    return DescribedResource(resource_type, resource_name, configs=tuple(described))
+
+
+def _levels(image: MetadataImage, resource_type: int, resource_name: str, key: str) -> Iterator[ConfigLevel]:
+    own = image.config(resource_type, resource_name).get(key)
+    if own is not None:
+        yield ConfigLevel(key, own, _source_of(resource_type, resource_name))
+    known = KEYS[resource_type].get(key)
+    if known is None:
+        return  # a key of another release, which has no default here
+    inherited = known.broker_key or key
+    if resource_name and inherited in BROKER_KEYS:
+        value = image.config(BROKER_RESOURCE, "").get(inherited)
+        if value is not None:
+            yield ConfigLevel(inherited, value, ConfigSource.CLUSTER)
+    yield ConfigLevel(key, known.default, ConfigSource.DEFAULT)
+
+
+def _source_of(resource_type: int, resource_name: str) -> ConfigSource:
+    if resource_type == TOPIC_RESOURCE:
+        return ConfigSource.TOPIC
+    return ConfigSource.BROKER if resource_name else ConfigSource.CLUSTER
