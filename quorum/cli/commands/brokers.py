@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from quorum.cli.errors import EXIT_NOT_FOUND, EXIT_UNHEALTHY, CliError
+from metadata_log.format.errors import ErrorCode
+from quorum.cli.errors import EXIT_NOT_FOUND, EXIT_UNHEALTHY, CliError, exit_code_of
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
 from quorum.wire.words import endpoint_text, id_text, optional, state_text
@@ -29,11 +30,12 @@ _COLUMNS = (
     Column("REPLICAS", "replicas"),
     Column("DATA_PLANE", "data_plane"),
 )
+_RESULTS = (Column("ID", "broker_id"), Column("RESULT", "result"))
 
 
 @click.group()
 def brokers() -> None:
-    """Show the brokers."""
+    """Show brokers, and remove brokers that are gone."""
 
 
 @brokers.command("list")
@@ -79,6 +81,43 @@ def describe(options: Options, broker_ids: tuple[int, ...]) -> None:
         emit("table", {}, heading=[line for each in described for line in _lines(each)])
     else:
         emit(options.output, {"as_of_offset": as_of_offset, "brokers": described}, rows="brokers")
+
+
+@brokers.command()
+@click.argument("broker_ids", nargs=-1, required=True, type=click.IntRange(0, (1 << 31) - 1), metavar="BROKER_ID...")
+@click.option("--if-registered", is_flag=True, help="A broker that is not registered is no error.")
+@command
+def unregister(options: Options, broker_ids: tuple[int, ...], if_registered: bool) -> None:
+    """Removes brokers that are gone for good.
+
+    A broker is removed only if it is fenced, is not heard, and has no replicas. Each broker has a result of its own; the exit
+    code is that of the first failure.
+    """
+
+    async def work(client: AdminClient) -> list[dict[str, Any]]:
+        return [await _unregistered(client, broker_id, if_registered) for broker_id in dict.fromkeys(broker_ids)]
+
+    rows = ask(options, work)
+    emit(options.output, {"brokers": rows}, rows="brokers", columns=_RESULTS)
+    failed = [row["error"] for row in rows if row["error"] is not None]
+    if failed:
+        raise SystemExit(exit_code_of(ErrorCode[failed[0]]))
+
+
+async def _unregistered(client: AdminClient, broker_id: int, if_registered: bool) -> dict[str, Any]:
+    """Removes one broker. An error that is not about this broker, such as a missing leader, is raised."""
+    from metaquorum import AdminError
+
+    absent = ErrorCode.BROKER_ID_NOT_REGISTERED
+    try:
+        await client.unregister_broker(broker_id)
+    except AdminError as e:
+        if e.code not in (absent, ErrorCode.POLICY_VIOLATION):
+            raise
+        if e.code is absent and if_registered:
+            return {"broker_id": broker_id, "result": "absent", "error": None}
+        return {"broker_id": broker_id, "result": e.message, "error": e.code.name}
+    return {"broker_id": broker_id, "result": "removed", "error": None}
 
 
 async def _all_brokers(client: AdminClient) -> tuple[int, list[admin_pb2.BrokerListing]]:

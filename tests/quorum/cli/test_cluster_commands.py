@@ -644,3 +644,22 @@ def test_everything_is_asked_for_in_requests_that_are_not_too_large() -> None:
     asked = [(topic, number) for request in requests for topic, numbers in request.items() for number in numbers]
     expected = [("a", n) for n in range(700)] + [("b", 5), ("b", 3)] + [("c", n) for n in range(1_500)]
     assert asked == expected
+
+
+async def test_brokers_that_are_gone_are_removed(run: Run, node: FakeNode) -> None:
+    """One that is heard stays, with the reason; one that nobody knows is an error, unless the operator says otherwise."""
+    node.cluster.contact(2, wants_fence=True)
+    node.cluster.now_ms += 20_000
+    for broker_id in (0, 1):
+        node.cluster.contact(broker_id)
+    ran = await run("brokers", "unregister", 0, 2, "-o", "json")
+    assert ran.exit_code == 1
+    live, gone = ran.document["brokers"]
+    assert (live["broker_id"], live["error"]) == (0, "POLICY_VIOLATION")
+    assert "is alive" in live["result"] and "Stop its process first" in live["result"]
+    assert gone == {"broker_id": 2, "result": "removed", "error": None}
+    assert sorted(node.cluster.image.brokers) == [0, 1]
+
+    assert (await run("brokers", "unregister", 2)).exit_code == 3
+    again = await run("brokers", "unregister", 2, "--if-registered")
+    assert again.exit_code == 0 and "absent" in again.stdout
