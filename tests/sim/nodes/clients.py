@@ -166,10 +166,10 @@ class SimClient:
         leader = NO_LEADER
         if election_type is ElectionType.DESIGNATED or (election_type is ElectionType.UNCLEAN and dice.random() < 0.5):
             leader = dice.choice(sorted(self.cluster.brokers))
-        places = tuple(TopicPartition(name, partition) for partition in range(dice.randint(1, 4)))
         if election_type is ElectionType.UNCLEAN:
             name = next(iter(self._leaderless()), name)
             laws.metadata.elected_uncleanly(name)
+        places = tuple(TopicPartition(name, partition) for partition in range(dice.randint(1, 4)))
 
         def answered(answer: Answer, floor: Offset) -> None:
             if isinstance(answer, ElectLeadersReply):
