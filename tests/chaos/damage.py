@@ -28,13 +28,15 @@ def tear(metadata: Directory, dice: random.Random) -> bool:
     if flushed is None or not names or (base_offset_of(names[-1]) or 0) > flushed.end:
         return False
     with closing(metadata.open(names[-1])) as file:
-        position = SEGMENT_HEADER_BYTES
+        position, end = SEGMENT_HEADER_BYTES, base_offset_of(names[-1]) or 0
         try:
             for position, batch in walk(file, SEGMENT_HEADER_BYTES, file.size()):
                 if batch.base_offset >= flushed.end:
                     break
-                position += len(batch.data)
+                position, end = position + len(batch.data), batch.end_offset
         except BadBatch as e:
+            if end < flushed.end:
+                return False  # rot below the log's start, which nobody repairs: what follows was flushed
             position = e.position  # a write that was cut short by the kill
         match dice.choice(["garbage", "cut", "zeros"]):
             case "garbage":

@@ -10,6 +10,7 @@ from metadata_log.disk.files import RealDirectory
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.records import Topic, Voters
 from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of, segment_names
 from quorum.core.protocol.effects import ElectionState
 from quorum.runtime.disk import election_file
 from snapshots.format import SnapshotMeta
@@ -75,6 +76,20 @@ def test_a_torn_tail_is_above_what_was_durable() -> None:
         assert again.lost is None
         assert not again.damage
         assert again.shape.end in (flushed, flushed + 1)
+
+
+def test_a_tail_behind_rot_is_not_torn() -> None:
+    """A batch below the log's start has rotted, and nobody repairs it, because nobody needs it. The fault took the place for a
+    write that the kill had cut short, and destroyed all that was flushed behind it.
+    """
+    for seed in range(SEEDS):
+        directory, log = written()
+        (*_, name) = segment_names(directory)
+        directory.flip_bit(name, SEGMENT_HEADER_BYTES + 20, 3)
+        before = directory.read(name, 1 << 20)
+        assert log.shape.flushed_end > (base_offset_of(name) or 0)
+        assert not damage.tear(directory, random.Random(seed))
+        assert directory.read(name, 1 << 20) == before
 
 
 def snapshot_at(directory: MemoryDirectory, offset: int) -> None:
