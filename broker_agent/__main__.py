@@ -14,7 +14,7 @@ from pathlib import Path
 
 from broker_agent.config import load
 from broker_agent.process import run_broker
-from metadata_log.disk.files import DirectoryInUse, FlushFailed
+from metadata_log.disk.failures import DirectoryInUse, FlushFailed
 from metadata_log.disk.identity import ForeignDirectory, UnformattedDirectory
 from metadata_log.format.errors import LogFormatError
 from service_kit.process.clock import RealClock

@@ -34,7 +34,7 @@ from broker_agent.session.lifecycle import (
     StoreRecovered,
 )
 from broker_agent.store import BrokerStore, SnapshotJob, WrongHistory
-from metadata_log.disk.files import FlushFailed
+from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import OffsetAndEpoch, Uuid
 from metadata_log.format.records import Voters

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from broker_agent.session.lifecycle import EMPTY_POSITION, Position
-from metadata_log.disk.files import Directory, FileTooLarge, is_unreadable
+from metadata_log.disk.failures import FileTooLarge, is_unreadable
+from metadata_log.disk.files import Directory
 from metadata_log.disk.identity import read_identity, write_identity
 from metadata_log.format.batch import Batch, decode_all
 from metadata_log.format.errors import CorruptLog, LogFormatError

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import grpc
 
-from metadata_log.disk.files import DirectoryInUse, FlushFailed, RealDirectory
+from metadata_log.disk.failures import DirectoryInUse, FlushFailed
+from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import ForeignDirectory, Identity, UnformattedDirectory, check_identity, read_identity
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import NodeId, uuid_text

@@ -157,7 +157,7 @@ class QuorumConfig(SecureConfig):
     leader_imbalance_check_interval_seconds: Annotated[int, Field(ge=1, le=86_400)] = 300
     """How often the active controller checks who leads."""
     leader_imbalance_per_broker_percentage: Annotated[int, Field(ge=0, le=100)] = 10
-    """Which share of the partitions that prefer a broker others may lead, although the broker could; above, it gets them back."""
+    """Maximum share, in percent, of the partitions that prefer a broker and that others lead, before it gets them back."""
 
     metrics_listener: HostPortText | None = None
     """Address that serves /livez, /readyz, /healthz and /metrics; without it they are not served."""

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple, cast
 
-from metadata_log.disk.files import Directory, File, is_unreadable
+from metadata_log.disk.failures import is_unreadable
+from metadata_log.disk.files import Directory, File
 from metadata_log.format.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, decode, verify_chain
 from metadata_log.format.codec import UnknownRecord, decode_batch, split_payload
 from metadata_log.format.errors import LogFormatError, UnsupportedRecord

@@ -11,7 +11,8 @@ Files with other names are ignored.
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from metadata_log.disk.files import Directory, File, is_unreadable
+from metadata_log.disk.failures import is_unreadable
+from metadata_log.disk.files import Directory, File
 from metadata_log.format.batch import BATCH_BYTES_MAX, CHAIN_BYTES, decode
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset, OffsetAndEpoch

@@ -10,7 +10,8 @@ An unreadable sector is damage, and only in memory: the next start reads the sec
 
 from typing import Final
 
-from metadata_log.disk.files import File, is_unreadable
+from metadata_log.disk.failures import is_unreadable
+from metadata_log.disk.files import File
 
 SECTOR_BYTES: Final = 512
 UNREADABLE: Final = b"\xff"

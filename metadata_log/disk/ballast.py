@@ -8,7 +8,8 @@ beside the old one, and deleting the ballast makes enough room for it.
 from contextlib import closing
 from typing import Final
 
-from metadata_log.disk.files import Directory, is_full
+from metadata_log.disk.failures import is_full
+from metadata_log.disk.files import Directory
 
 BALLAST_NAME: Final = "ballast"
 BALLAST_BYTES: Final = 1 << 20

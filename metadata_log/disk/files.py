@@ -21,61 +21,19 @@ not exist. A voter whose directory was deleted with `rm -rf` would go on acknowl
 name raises `Removed`. `check_in_place` does the same check, also for a directory that was renamed or replaced.
 """
 
-import errno
 import fcntl
 import os
 import threading
 from pathlib import Path
 from typing import Protocol, Self
 
-from metadata_log.format.errors import LogFormatError
+from metadata_log.disk.failures import DirectoryInUse, FileTooLarge, FlushFailed, Removed, is_full, is_unreadable
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 LOCK_NAME = ".lock"
 _HOLDER_BYTES = 20
 """How many bytes the process id in the lock file has."""
-
-
-class FlushFailed(Exception):
-    """An fsync failed, so the content of the disk is unknown. Stop the process. (Not an OSError, so that no handler of
-    OSErrors catches it.)
-    """
-
-
-class Removed(FlushFailed):
-    """A file or directory was deleted or replaced while the process used it. Writes to it would be lost at the next
-    start.
-    """
-
-    def __init__(self, what: Path | str) -> None:
-        super().__init__(
-            f"{what} was removed, or replaced, while this process was using it. Everything written there now would be lost, "
-            "so this process stops. Find out who did that. If the directory was moved, move it back and start this node again. "
-            "If the directory or a part of it is gone, this node's disk is lost: give the node a new directory, never an old copy"
-        )
-
-
-def is_full(error: OSError) -> bool:
-    """Return True if the disk, or this user's quota, is full. This error goes away when room is made; most other disk
-    errors do not.
-    """
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
-
-
-def is_unreadable(error: OSError) -> bool:
-    """Return True if the disk could not read the requested sector. Other sectors may be fine, and a later attempt may
-    succeed.
-    """
-    return error.errno == errno.EIO
-
-
-class FileTooLarge(LogFormatError):
-    """A file is larger than its format permits. It was not read."""
-
-
-class DirectoryInUse(Exception):
-    """Another process holds the directory's lock. The message names its pid."""
 
 
 class File(Protocol):

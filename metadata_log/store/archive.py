@@ -7,7 +7,8 @@ deletes nothing. When the disk is full, the node deletes archived segments first
 from contextlib import closing
 from typing import Final
 
-from metadata_log.disk.files import Directory, is_unreadable
+from metadata_log.disk.failures import is_unreadable
+from metadata_log.disk.files import Directory
 from metadata_log.format.errors import LogFormatError
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of, unpack_header
 

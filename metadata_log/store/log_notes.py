@@ -23,7 +23,8 @@ from typing import Final, NamedTuple
 
 import google_crc32c
 
-from metadata_log.disk.files import Directory, FileTooLarge, is_unreadable
+from metadata_log.disk.failures import FileTooLarge, is_unreadable
+from metadata_log.disk.files import Directory
 from metadata_log.format.batch import CHAIN_BYTES
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Offset, OffsetAndEpoch

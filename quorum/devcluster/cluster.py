@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Self
 from metadata_log.format.errors import ErrorCode
 from quorum.devcluster import layout as layouts
 from quorum.devcluster.layout import Conflict, DevClusterError, DevNode, Layout, NotThere
+from quorum.devcluster.node_files import why_text
 from quorum.devcluster.process import log_tail, pid_of, send, spawn
 from quorum.devcluster.views import ASK_S, NodeView, ask_broker, is_serving, views
 
@@ -165,7 +166,7 @@ class DevCluster:
             try:
                 layouts.write_config(self.layout, node)
             except OSError as e:
-                why_not[node] = layouts.why_text(e)
+                why_not[node] = why_text(e)
         self._check_majority(why_not)
         waiting = [node for node in stopped if node not in why_not]
         if not waiting:
@@ -180,7 +181,7 @@ class DevCluster:
                 except OSError as e:
                     if self._is_new:
                         raise
-                    why_not[node] = layouts.why_text(e)
+                    why_not[node] = why_text(e)
                 else:
                     started.append(node)
                     self._progress(f"started {node.name} on {node.endpoint}")
@@ -307,7 +308,7 @@ class DevCluster:
             try:
                 return spawn(node)
             except OSError as e:
-                why = layouts.why_text(e)
+                why = why_text(e)
         raise DevClusterError(f"{node.name} was not started: {why}. {layouts.repair(self.layout)}")
 
     async def wait_until_serving(self, name: str, timeout_s: float = UP_TIMEOUT_S) -> None:

@@ -17,22 +17,20 @@ Otherwise a client's connection could take a stopped node's port:
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
-import os
 import random
 import socket
-import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import IDENTITY_NAME, read_identity
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import parse_uuid, uuid_text
+from quorum.devcluster import node_files
+from quorum.devcluster.node_files import open_regular, why_text
 from quorum.runtime.disk.format_directory import InitialController, format_directory, random_uuid
 
 HOST: Final = "127.0.0.1"
@@ -235,59 +233,10 @@ def strays(layout: Layout) -> dict[DevNode, str]:
 
 
 def unusable(node: DevNode) -> str | None:
-    """The first file or directory of `node` that cannot be opened, with the reason; None if there is none.
-
-    An absent path is no problem here. For example, a symbolic link to a disk that is not mounted is there, and cannot be opened.
-    """
+    """The first file or directory of `node` that cannot be opened, with the reason; None if there is none."""
     identity = node.data_directory / IDENTITY_NAME
-    try:
-        for directory in (node.directory, node.data_directory):
-            if _is_there(directory):
-                next(directory.iterdir(), None)
-        for path in (node.config_path, node.log_path, node.pid_path, identity):
-            if _is_there(path):
-                with open_regular(path):
-                    pass
-    except OSError as e:
-        return why_text(e)
-    return None
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        path.lstat()
-    except FileNotFoundError:
-        return False
-    return True
-
-
-@contextmanager
-def open_regular(path: Path) -> Iterator[BinaryIO]:
-    """Opens a regular file for reading. Does not wait, as `open` waits for the writer of a named pipe.
-
-    Raises:
-        OSError: the file cannot be opened, or is a named pipe, a device or a directory.
-    """
-    with open(path, "rb", opener=_open_at_once) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "Not a regular file", str(path))
-        yield file
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def why_text(e: OSError) -> str:
-    """The path of the error, and the reason; for a symbolic link, its target too."""
-    if e.filename is None:
-        return str(e)
-    path = Path(os.fsdecode(e.filename))
-    try:
-        link = f" (it is a symbolic link to {path.readlink()})"
-    except OSError:
-        link = ""  # it is no link
-    return f"{path} cannot be used: {e.strerror}{link}"
+    directories = (node.directory, node.data_directory)
+    return node_files.unusable(directories, (node.config_path, node.log_path, node.pid_path, identity))
 
 
 def _why_foreign(layout: Layout, node: DevNode) -> str | None:

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from quorum.devcluster.layout import DevNode, open_regular
+from quorum.devcluster.layout import DevNode
+from quorum.devcluster.node_files import open_regular
 
 _MODULES: Final = {"controller": "quorum", "broker": "broker_agent"}
 _STARTED: dict[int, subprocess.Popen[bytes]] = {}

@@ -20,7 +20,7 @@ later. A snapshot without room on the disk is given up, and the next mark begins
 
 from collections.abc import Callable
 
-from metadata_log.disk.files import FlushFailed, is_full
+from metadata_log.disk.failures import FlushFailed, is_full
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Offset
 from metadata_log.format.records import Voters

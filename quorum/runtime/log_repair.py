@@ -8,7 +8,7 @@ the scrub's next slice               --> ScrubJob --a snapshot is damaged--> cor
 
 from typing import assert_never
 
-from metadata_log.disk.files import is_full
+from metadata_log.disk.failures import is_full
 from metadata_log.format.errors import CorruptLog, ErrorCode, LogFormatError
 from metadata_log.format.ids import NodeId, OffsetAndEpoch
 from quorum.core.protocol import inputs as raft

@@ -23,7 +23,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import ParamSpec, assert_never
 
-from metadata_log.disk.files import FlushFailed
+from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import Offset, ReplicaKey
 from metadata_log.format.records import LeaderChange, Voters

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 
 from pyarrow import fs
 
-from metadata_log.disk.files import Directory, FileTooLarge
+from metadata_log.disk.failures import FileTooLarge
+from metadata_log.disk.files import Directory
 
 
 class ReadOnlyFile:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from metadata_log.disk.files import FlushFailed
+from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.ids import OffsetAndEpoch
 from snapshots.format import SnapshotCorrupt, part_name, snapshot_name
 from snapshots.policy import RetentionPolicy

@@ -82,14 +82,14 @@ def elect(
         raise CliError("--leader belongs to --election-type designated or unclean", EXIT_USAGE)
 
     async def work(client: AdminClient) -> list[admin_pb2.ElectionResult]:
+        from quorum_rpc.v1 import admin_pb2
+
         if topic is not None and partitions:
             wanted: Mapping[str, int | tuple[int, ...]] = {topic: tuple(dict.fromkeys(partitions))}
         elif topic is not None:
             wanted = {topic: (await client.describe_topic(topic)).partition_count}
         else:
             wanted = {each.name: each.partitions async for each in client.topics()}
-        from quorum_rpc.v1 import admin_pb2
-
         kinds = admin_pb2.ElectLeadersRequest
         wanted_type = {"designated": kinds.DESIGNATED, "unclean": kinds.UNCLEAN}.get(election_type, kinds.PREFERRED)
         results: list[admin_pb2.ElectionResult] = []

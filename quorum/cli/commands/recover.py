@@ -72,7 +72,7 @@ def recover(
 
     If the command is broken off at any point, run it again with the same options: it completes the recovery.
     """
-    from metadata_log.disk.files import DirectoryInUse, FlushFailed
+    from metadata_log.disk.failures import DirectoryInUse, FlushFailed
     from metadata_log.format.errors import LogFormatError
     from quorum.recovery.carry_out import carry_out, locked
     from quorum.recovery.plan import plan

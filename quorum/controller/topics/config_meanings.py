@@ -6,7 +6,7 @@ Example: `retention.ms`, on a topic: "How long a record is kept before it may be
 from typing import Final
 
 TOPIC_MEANINGS: Final = {
-    "cleanup.policy": "What happens to old segments: delete, compact, or both.",
+    "cleanup.policy": "Treatment of old segments: delete, compact, or both.",
     "compression.gzip.level": "Level of gzip, 1 to 9; -1: the default of gzip.",
     "compression.lz4.level": "Level of lz4.",
     "compression.type": "Compression of stored records; producer: as the producer sent them.",
@@ -46,7 +46,7 @@ BROKER_MEANINGS: Final = {
     "compression.type": "Compression of stored records; producer: as the producer sent them.",
     "follower.replication.throttled.rate": "Bytes a second of throttled followers.",
     "leader.replication.throttled.rate": "Bytes a second of throttled leaders.",
-    "log.cleanup.policy": "What happens to old segments of topics that do not say it.",
+    "log.cleanup.policy": "Treatment of old segments, for topics that do not say it.",
     "log.retention.bytes": "Maximum size of a partition of topics that do not say it; -1: without limit.",
     "log.retention.ms": "How long records are kept in topics that do not say it; -1: without limit.",
     "log.roll.ms": "Time after which a segment is rolled, for topics that do not say it.",

@@ -12,7 +12,8 @@ import json
 import zlib
 from typing import Any
 
-from metadata_log.disk.files import Directory, is_unreadable
+from metadata_log.disk.failures import is_unreadable
+from metadata_log.disk.files import Directory
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import EPOCH_MAX, NODE_ID_MAX, ReplicaKey, parse_uuid, uuid_text
 from quorum.core.protocol.effects import ElectionState

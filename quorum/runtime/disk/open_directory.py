@@ -14,7 +14,8 @@ from functools import partial
 from typing import NamedTuple
 
 from metadata_log.disk.ballast import Ballast
-from metadata_log.disk.files import Directory, is_full
+from metadata_log.disk.failures import is_full
+from metadata_log.disk.files import Directory
 from metadata_log.disk.identity import Identity
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch

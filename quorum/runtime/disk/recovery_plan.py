@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 import google_crc32c
 
-from metadata_log.disk.files import Directory, FileTooLarge
+from metadata_log.disk.failures import FileTooLarge
+from metadata_log.disk.files import Directory
 from metadata_log.disk.identity import ROLES
 from metadata_log.format.batch import CHAIN_BYTES
 from metadata_log.format.errors import CorruptLog

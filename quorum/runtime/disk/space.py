@@ -19,7 +19,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from metadata_log.disk.ballast import Ballast
-from metadata_log.disk.files import Directory, is_full
+from metadata_log.disk.failures import is_full
+from metadata_log.disk.files import Directory
 from metadata_log.store.log import Log
 
 RETRY_MS = 500

@@ -12,7 +12,8 @@ from random import Random
 
 import pytest
 
-from metadata_log.disk.files import Directory, DirectoryInUse, FileTooLarge, FlushFailed, RealDirectory
+from metadata_log.disk.failures import DirectoryInUse, FileTooLarge, FlushFailed
+from metadata_log.disk.files import Directory, RealDirectory
 from tests.sim.world.disk import MemoryDirectory, PowerCut
 from tests.sim.world.disk_content import SECTOR_BYTES
 

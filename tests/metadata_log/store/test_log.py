@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.disk.files import Directory, FlushFailed, RealDirectory
+from metadata_log.disk.failures import FlushFailed
+from metadata_log.disk.files import Directory, RealDirectory
 from metadata_log.format.batch import Batch, encode, genesis_chain
 from metadata_log.format.codec import encode_records
 from metadata_log.format.errors import CorruptLog, LogFormatError, NotABoundary

@@ -7,7 +7,7 @@ from random import Random
 import google_crc32c
 import pytest
 
-from metadata_log.disk.files import FlushFailed
+from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import OffsetAndEpoch

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.disk.files import Directory, FlushFailed, RealDirectory, Removed
+from metadata_log.disk.failures import FlushFailed, Removed
+from metadata_log.disk.files import Directory, RealDirectory
 from metadata_log.format.records import NoOp
 from metadata_log.store.log import Log
 from tests.sim.world.disk import MemoryDirectory

@@ -311,15 +311,20 @@ def without_end(path: Path, end: Offset, tail: str = "cut") -> Path:
     return path
 
 
+def with_lost_end(path: Path, end: Offset, noted: Offset, tail: str) -> Path:
+    """A directory with a snapshot below 6. The disk has lost the records from `end` on; the `flushed` note says `noted`."""
+    history = batches(with_snapshot(path))
+    note(without_end(path, end, tail), noted, history)
+    return path
+
+
 @pytest.mark.parametrize("tail", ["cut", "zeros", "garbage", "gone"])
 @pytest.mark.parametrize("end, noted", [(5, 6), (3, 6), (3, 4), (0, 6), (0, 2)])
 def test_a_log_that_has_lost_its_end_below_its_snapshot_begins_there(
     tmp_path: Path, end: Offset, noted: Offset, tail: str
 ) -> None:
     """The snapshot holds the state of all durable records, so the recovery loses none and asks for no loss."""
-    path = with_snapshot(tmp_path / "c")
-    history = batches(path)
-    note(without_end(path, end, tail), noted, history)
+    path = with_lost_end(tmp_path / "c", end, noted, tail)
     report = recover("--directory", path, "--dry-run").stdout
     assert "Its log below 6 is damaged, and is deleted" in report and "LOST FOR CERTAIN" not in report
     document = recovered("--directory", path)
@@ -336,9 +341,7 @@ def test_a_durable_record_beyond_the_snapshot_is_given_up_only_if_it_is_said(
     tmp_path: Path, end: Offset, noted: Offset, tail: str
 ) -> None:
     """The snapshot does not hold the records from 6 on, and another node may count on these records."""
-    path = with_snapshot(tmp_path / "c")
-    history = batches(path)
-    note(without_end(path, end, tail), noted, history)
+    path = with_lost_end(tmp_path / "c", end, noted, tail)
     before = contents(path)
     refused = recover("--directory", path, "--yes")
     assert refused.exit_code == 2 and "LOST FOR CERTAIN" in refused.stdout, refused.output

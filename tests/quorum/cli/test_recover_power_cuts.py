@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from broker_agent.store import BrokerStore
-from metadata_log.disk.files import FlushFailed
+from metadata_log.disk.failures import FlushFailed
 from metadata_log.disk.identity import Identity, read_identity, write_identity
 from metadata_log.format.batch import Batch
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch

@@ -37,7 +37,7 @@ from broker_agent.session.lifecycle import (
 )
 from broker_agent.session.session import Session
 from broker_agent.store import METADATA_DIRECTORY, BrokerStore, WrongHistory
-from metadata_log.disk.files import FlushFailed
+from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.errors import ErrorCode, LogFormatError
 from metadata_log.format.ids import NodeId, OffsetAndEpoch, Uuid
 from metadata_log.format.records import STATE_REASONS, Endpoint, FeatureRange

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from metadata_log.disk.files import FlushFailed
+from metadata_log.disk.failures import FlushFailed
 from metadata_log.disk.identity import Identity
 from metadata_log.format.errors import CorruptLog, ErrorCode
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid

@@ -23,7 +23,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from metadata_log.disk.files import Directory, DirectoryInUse, FileTooLarge, FlushFailed, Removed
+from metadata_log.disk.failures import DirectoryInUse, FileTooLarge, FlushFailed, Removed
+from metadata_log.disk.files import Directory
 from tests.sim.world.disk_content import SECTOR_BYTES, Content, sectors_of
 
 _EIO: Final = 5

@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from metadata_log.disk.ballast import BALLAST_NAME
-from metadata_log.disk.files import Directory, FlushFailed
+from metadata_log.disk.failures import FlushFailed
+from metadata_log.disk.files import Directory
 from metadata_log.disk.identity import Identity, read_identity
 from metadata_log.format.errors import CorruptLog, ErrorCode
 from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey, uuid_text
