@@ -53,7 +53,7 @@ class Sessions:
             broker_id=session.broker_id,
             incarnation_id=session.incarnation_id,
             endpoints=[common_pb2.Endpoint(listener="CLIENT", host="127.0.0.1", port=9_000 + session.broker_id)],
-            features=[common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=1)],
+            features=[common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=2)],
             log_dirs=[session.incarnation_id],
         )
         for stub in self._stubs * 100:

@@ -219,7 +219,7 @@ class Trio:
             self.round()
         for broker_id in BROKERS:
             directory = broker_id.to_bytes(16, "big")
-            features = (FeatureRange("metadata.version", 1, 1),)
+            features = (FeatureRange("metadata.version", 1, 2),)
             endpoints = (Endpoint("CLIENT", "127.0.0.1", broker_id),)
             command = RegisterBrokerCommand(broker_id, directory, endpoints, features, None, (directory,))
             reply = self._until_answered(command)

@@ -29,7 +29,15 @@ from broker_agent.store import BrokerStore
 from broker_agent.wire import ClusterMetadata, describe
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, check_identity, read_identity
-from metadata_log.format.records import NO_DATA_PLANE, STATE_REASONS, Endpoint, FeatureRange
+from metadata_log.format.records import (
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
+    METADATA_VERSION_MIN,
+    NO_DATA_PLANE,
+    STATE_REASONS,
+    Endpoint,
+    FeatureRange,
+)
 from service_kit.process.background import in_background
 from service_kit.process.config import ConfigErrors, ConfigProblem, effective
 from service_kit.process.metrics import Metrics
@@ -43,7 +51,10 @@ from service_kit.rpc.server import serving
 from service_kit.security.node_identity import BROKER, Node
 from service_kit.security.served_certificate import ServedCertificate
 
-FEATURES = (FeatureRange("metadata.version", 1, 1), FeatureRange(STATE_REASONS, 0, 1))
+FEATURES = (
+    FeatureRange(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_MAX),
+    FeatureRange(STATE_REASONS, 0, 1),
+)
 """The features of this release."""
 WATCHDOG_INTERVAL_S = 1.0
 _SERVICE = client_pb2.DESCRIPTOR.services_by_name["ClusterMetadataService"].full_name

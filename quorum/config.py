@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from metadata_log.format.fetch_size import PIECE_BYTES_MIN
-from metadata_log.format.records import Endpoint
+from metadata_log.format.records import METADATA_VERSION_MAX, METADATA_VERSION_MIN, Endpoint
 from metadata_log.store.log import LogConfig
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.core.protocol.config import RaftConfig
@@ -159,6 +159,11 @@ class QuorumConfig(SecureConfig):
     leader_imbalance_per_broker_percentage: Annotated[int, Field(ge=0, le=100)] = 10
     """Maximum share, in percent, of the partitions that prefer a broker and that others lead, before it gets them back."""
 
+    bootstrap_metadata_version: Annotated[int, Field(ge=METADATA_VERSION_MIN, le=METADATA_VERSION_MAX)] = (
+        METADATA_VERSION_MAX
+    )
+    """The level of `metadata.version` with which a new cluster begins. A cluster that has a log keeps its level."""
+
     metrics_listener: HostPortText | None = None
     """Address that serves /livez, /readyz, /healthz and /metrics; without it they are not served."""
     log_format: Literal["auto", "json", "logfmt", "text"] = "auto"
@@ -216,6 +221,7 @@ class QuorumConfig(SecureConfig):
             auto_leader_rebalance=self.auto_leader_rebalance_enable,
             leader_imbalance_check_interval_ms=1_000 * self.leader_imbalance_check_interval_seconds,
             leader_imbalance_percentage=self.leader_imbalance_per_broker_percentage,
+            bootstrap_metadata_version=self.bootstrap_metadata_version,
         )
 
     def node_config(self) -> NodeConfig:

@@ -8,6 +8,9 @@ and, for a canonical record, its place in a snapshot.
 *Replay is strict.* A record that does not fit raises `InvalidRecord`: an unknown topic, a leader outside the ISR, a
 stale broker epoch. A node that guessed would have another image than its peers.
 
+*A record above the level of `metadata.version` does not fit* (`metadata_log.format.records.levels`): the leader that wrote the
+record made a mistake, because other nodes may not be able to read it.
+
 *Replay depends on image, record and offset only*, because nodes cut the log into deltas differently. Example:
   1. node 1 replays 0..9 in one delta; node 2 replays 0..4 and 5..9 in two deltas;
   2. the record at 3 deletes topic A, and the record at 7 creates a topic with the id of A;
@@ -26,6 +29,9 @@ from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import NODE_ID_MAX, NodeId, Offset, Uuid, uuid_text
 from metadata_log.format.records import (
     FROM_OFFSET,
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
+    METADATA_VERSION_MIN,
     PAYLOAD_HASH_BYTES,
     PRINCIPAL_CHARS_MAX,
     REMEMBERED_REPLY_BYTES_MAX,
@@ -55,11 +61,12 @@ from metadata_log.format.records import (
     Topic,
     UnregisterBroker,
     UserScramCredential,
+    level_problem,
 )
 from metadata_log.image.canonical_order import OrderKey, by_bytes, by_number, by_quota, by_text
 from metadata_log.image.entity_key import EntityKey, clear_elr_keys, quota_keys, remove_topic_keys, topic_key
 from metadata_log.image.image_editor import DeltaKind, Edits, Misfit
-from metadata_log.image.metadata_image import QuotaKey, ScramKey
+from metadata_log.image.metadata_image import MetadataImage, QuotaKey, ScramKey
 from metadata_log.image.topic_delta import TopicDelta
 
 
@@ -89,6 +96,11 @@ class MetadataDelta(TopicDelta):
     _request_outcomes: Edits[int, RequestOutcome] = Edits("request_outcomes")
     _request_slots: Edits[Uuid, int] = Edits("request_slots")
 
+    def __init__(self, image: MetadataImage, *, kind: DeltaKind = DeltaKind.STRICT) -> None:
+        super().__init__(image, kind=kind)
+        self.level = METADATA_VERSION_MAX if kind is DeltaKind.FOLDING else image.metadata_version
+        """The level of `metadata.version` after the records so far. The history of one entity has no level."""
+
     def replay(self, record: MetadataRecord, offset: Offset) -> None:
         """Apply the record at `offset`.
 
@@ -100,6 +112,10 @@ class MetadataDelta(TopicDelta):
             raise InvalidRecord(offset, f"{type(record).__name__} is not a record of the image")
         if self._kind is DeltaKind.LOADING and row.order is None:
             raise InvalidRecord(offset, f"{type(record).__name__} cannot be in a snapshot")
+        if self.level < METADATA_VERSION_MAX:  # the newest level allows every record: then there is nothing to look up
+            problem = level_problem(record, self.level)
+            if problem is not None:
+                raise InvalidRecord(offset, problem)
         try:
             row.apply(self, record, offset)
         except Misfit as e:
@@ -114,6 +130,13 @@ class MetadataDelta(TopicDelta):
         level = self._features.get(record.name)
         if record.level < 0 or (self._kind is DeltaKind.LOADING and not record.level):
             raise Misfit(f"feature {record.name} cannot have level {record.level}")
+        if record.name == METADATA_VERSION:
+            if record.level > METADATA_VERSION_MAX:
+                raise Misfit(
+                    f"{METADATA_VERSION} {record.level}: this release supports {METADATA_VERSION_MIN} to {METADATA_VERSION_MAX}"
+                )
+            if self._kind is not DeltaKind.FOLDING:
+                self.level = record.level or METADATA_VERSION_MIN
         old = None if level is None else FeatureLevel(record.name, level)
         self._exchange(old, record if record.level else None)
         if record.level:

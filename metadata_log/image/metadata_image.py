@@ -26,6 +26,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, Uuid
 from metadata_log.format.records import (
+    METADATA_VERSION,
+    METADATA_VERSION_MIN,
     TOPIC_RESOURCE,
     AccessControlEntry,
     ClientQuota,
@@ -114,6 +116,12 @@ class MetadataImage:
     def digest_bytes(self) -> bytes:
         """The digest as it is sent: 32 bytes, big-endian."""
         return digest_to_bytes(self.digest)
+
+    @property
+    def metadata_version(self) -> int:
+        """The level of `metadata.version`: no record above this level may follow. A log without the record is at level 1."""
+        level: int = self.features.get(METADATA_VERSION, METADATA_VERSION_MIN)
+        return level
 
     # --- topics and partitions ---
 

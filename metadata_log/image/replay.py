@@ -33,6 +33,7 @@ from metadata_log.format.records import (
     EndTransaction,
     MetadataRecord,
     SnapshotMark,
+    level_problem,
 )
 from metadata_log.image.changes import Changes
 from metadata_log.image.delta import InvalidRecord, MetadataDelta
@@ -228,6 +229,11 @@ class Replay:
             self._settle(Provenance(batch.end_offset, batch.epoch, batch.last_timestamp_ms))
 
     def _mark(self, record: MetadataRecord, offset: Offset, batch: Batch) -> None:
+        if isinstance(record, BeginTransaction):
+            level = self.image.metadata_version if self._delta is None else self._delta.level
+            problem = level_problem(record, level)
+            if problem is not None:
+                raise ReplayStopped(offset, problem)
         if isinstance(record, BeginTransaction):
             if self._transaction is not None:
                 raise ReplayStopped(offset, f"transaction {record.name!r} begins inside {self._transaction!r}")

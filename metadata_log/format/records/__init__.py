@@ -22,6 +22,9 @@ their hashes. Example:
 Type numbers and meanings are Kafka's, for record types that Kafka has (metadata/.../common/metadata), without the
 legacy and ZooKeeper ones. Types from 64 on are control records: they are for the quorum itself, not for the image.
 
+Each record needs a level of the feature `metadata.version` (`levels`). A controller writes no record above the level of its
+image, so that an older release in the same cluster reads everything.
+
 Replay and snapshots support all types, but this release never writes some of them: transactions, ACLs, SCRAM
 credentials, delegation tokens, quotas, `ClearElr`, `NoOp`, and the ELR fields of partitions.
 """
@@ -48,6 +51,13 @@ from metadata_log.format.records.clients import (
     ProducerIds,
     QuotaEntity,
     RequestOutcome,
+)
+from metadata_log.format.records.levels import (
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
+    METADATA_VERSION_MIN,
+    level_of,
+    level_problem,
 )
 from metadata_log.format.records.quorum import (
     KRaftVersion,
@@ -93,6 +103,9 @@ __all__ = [
     "EXTERNAL_DATA_PLANE",
     "FIRST_CONTROL_TYPE",
     "FROM_OFFSET",
+    "METADATA_VERSION",
+    "METADATA_VERSION_MAX",
+    "METADATA_VERSION_MIN",
     "NO_DATA_PLANE",
     "PAYLOAD_HASH_BYTES",
     "PRINCIPAL_CHARS_MAX",
@@ -145,6 +158,8 @@ __all__ = [
     "UserScramCredential",
     "Voter",
     "Voters",
+    "level_of",
+    "level_problem",
 ]
 
 ControlRecord: TypeAlias = LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | Voters | SnapshotMark

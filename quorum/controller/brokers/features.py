@@ -4,7 +4,14 @@ from typing import Final
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NODE_ID_MAX
-from metadata_log.format.records import FeatureLevel, ProducerIds, RegisterController
+from metadata_log.format.records import (
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
+    METADATA_VERSION_MIN,
+    FeatureLevel,
+    ProducerIds,
+    RegisterController,
+)
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.registration import endpoint_problem, feature_problem, supported_problem
 from quorum.controller.protocol.commands import (
@@ -18,16 +25,14 @@ from quorum.controller.protocol.commands import (
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.happenings import ControllerRegistered, FeatureFinalized
 
-METADATA_VERSION: Final = "metadata.version"
-"""Name of the feature whose level says which records a controller may write."""
-METADATA_VERSION_MIN: Final = 1
-METADATA_VERSION_MAX: Final = 1
-
 PRODUCER_ID_END: Final = (1 << 63) - 1
 
 
 def bootstrap_features(image: MetadataImage, command: BootstrapFeatures) -> Decision:
-    """Writes the level of `metadata.version`, once in a cluster's life. Raises ControllerError(UNSUPPORTED_VERSION)."""
+    """Writes the level of `metadata.version`, once in a cluster's life. Raises ControllerError(UNSUPPORTED_VERSION).
+
+    A cluster that has records and no level is at the lowest level, and stays there until an operator raises it.
+    """
     level = command.metadata_version
     if not METADATA_VERSION_MIN <= level <= METADATA_VERSION_MAX:
         raise ControllerError(
@@ -36,6 +41,8 @@ def bootstrap_features(image: MetadataImage, command: BootstrapFeatures) -> Deci
         )
     if METADATA_VERSION in image.features:
         return Decision((), BootstrapFeaturesReply())
+    if image.record_count:
+        level = METADATA_VERSION_MIN
     record = FeatureLevel(METADATA_VERSION, level)
     return Decision((record,), BootstrapFeaturesReply(), happenings=(FeatureFinalized(METADATA_VERSION, level),))
 

@@ -10,7 +10,14 @@ from typing import Final, TypeAlias
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, ZERO_UUID, Epoch, NodeId, Offset, Uuid
-from metadata_log.format.records import EXTERNAL_DATA_PLANE, FROM_OFFSET, RECOVERED, Endpoint, FeatureRange
+from metadata_log.format.records import (
+    EXTERNAL_DATA_PLANE,
+    FROM_OFFSET,
+    METADATA_VERSION_MAX,
+    RECOVERED,
+    Endpoint,
+    FeatureRange,
+)
 from quorum.controller.protocol.election_commands import (
     BalanceLeaders,
     ElectLeaders,
@@ -155,7 +162,7 @@ class AlterConfigsReply:
 class BootstrapFeatures:
     """Finalize the features of a new cluster; nothing if they are finalized already. The first active controller decides this."""
 
-    metadata_version: int = 1
+    metadata_version: int = METADATA_VERSION_MAX
 
 
 @dataclass(frozen=True, slots=True)

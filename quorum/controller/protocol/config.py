@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from metadata_log.format.batch import BATCH_RECORDS_MAX
+from metadata_log.format.records import METADATA_VERSION_MAX, METADATA_VERSION_MIN
 
 
 class ControllerConfig(NamedTuple):
@@ -16,6 +17,8 @@ class ControllerConfig(NamedTuple):
     """Number of replicas of a new topic whose request does not say it (`default.replication.factor`)."""
     partitions_per_request_max: int = 10_000
     """Maximum number of partitions in one request, over all its topics."""
+    bootstrap_metadata_version: int = METADATA_VERSION_MAX
+    """The level of `metadata.version` of a new cluster (`bootstrap.metadata.version`). A cluster with a log keeps its level."""
     records_max: int = BATCH_RECORDS_MAX - 1
     """Maximum number of records of a decision. A decision is one batch, and the batch has room for the request's outcome."""
     producer_id_block: int = 1_000
@@ -53,6 +56,11 @@ class ControllerConfig(NamedTuple):
         if not 0 <= self.leader_imbalance_percentage <= 100:
             found.append(
                 f"leader.imbalance.per.broker.percentage must be 0 to 100, not {self.leader_imbalance_percentage}"
+            )
+        if not METADATA_VERSION_MIN <= self.bootstrap_metadata_version <= METADATA_VERSION_MAX:
+            found.append(
+                f"bootstrap.metadata.version must be {METADATA_VERSION_MIN} to {METADATA_VERSION_MAX}, "
+                f"not {self.bootstrap_metadata_version}"
             )
         if not 2 <= self.records_max < BATCH_RECORDS_MAX:
             found.append(f"records_max must be between 2 and {BATCH_RECORDS_MAX - 1:,}, not {self.records_max}")

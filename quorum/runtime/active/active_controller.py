@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, Offset
+from metadata_log.format.records import METADATA_VERSION
 from quorum.controller.controller import Controller
 from quorum.controller.protocol.commands import BootstrapFeatures, BrokerContact, CommandReply
 from quorum.core.protocol.deadlines import soonest
@@ -97,8 +98,9 @@ class ActiveController:
         self._mark_pending = False
         self._state.begin_proposing()
         self.controller.activate(self._state.committed, now_ms)
-        if "metadata.version" not in self._state.committed.features:
-            self._decide(FollowUp(BootstrapFeatures(), None, now_ms + INTERNAL_DEADLINE_MS))
+        if METADATA_VERSION not in self._state.committed.features:
+            bootstrap = BootstrapFeatures(self.controller.config.bootstrap_metadata_version)
+            self._decide(FollowUp(bootstrap, None, now_ms + INTERNAL_DEADLINE_MS))
 
     def end(self, why: str, hint: LeaderHint) -> None:
         """Ends the leadership: every waiting client is refused, and the proposed image is dropped.

@@ -10,6 +10,8 @@ from metadata_log.format.ids import NO_LEADER, Uuid
 from metadata_log.format.records import (
     BROKER_RESOURCE,
     FROM_OFFSET,
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
     TOPIC_RESOURCE,
     AccessControlEntry,
     BrokerRegistrationChange,
@@ -39,7 +41,7 @@ from metadata_log.format.records import (
     UserScramCredential,
 )
 from metadata_log.image.delta import MetadataDelta
-from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
+from metadata_log.image.metadata_image import EMPTY_IMAGE, NOWHERE, MetadataImage, Provenance
 
 NAMES = ("a", "a\x00", "a\x00b", "ab", "b", "é", "topic-1", "topic-10", "topic-2")
 """Names whose order is easily got wrong: a zero inside, one the beginning of another, beyond ASCII."""
@@ -51,10 +53,17 @@ def uuid(number: int) -> Uuid:
 
 def broker(broker_id: int, incarnation: int = 1, broker_epoch: int = FROM_OFFSET) -> RegisterBroker:
     endpoints = (Endpoint("PLAINTEXT", f"broker-{broker_id}", 9092),)
-    features = (FeatureRange("metadata.version", 1, 3),)
+    features = (FeatureRange("metadata.version", 1, 2),)
     return RegisterBroker(
         broker_id, uuid(incarnation), endpoints, features, "rack-1", True, False, (uuid(9),), broker_epoch
     )
+
+
+def newest_level() -> MetadataImage:
+    """The image before the first record, in which `metadata.version` has the newest level all the same."""
+    delta = MetadataDelta(EMPTY_IMAGE)
+    delta.replay(FeatureLevel(METADATA_VERSION, METADATA_VERSION_MAX), 0)
+    return delta.finish(NOWHERE)
 
 
 class History:
@@ -74,6 +83,7 @@ class History:
         self.image = delta.finish(Provenance(offset + 1, 1, 1_000))
 
     def run(self, steps: int) -> "History":
+        self.append(FeatureLevel(METADATA_VERSION, METADATA_VERSION_MAX))
         for broker_id in range(4):
             self.append(broker(broker_id))
         for _ in range(steps):
@@ -190,7 +200,7 @@ class History:
             )
         )
         yield ClientQuota(entity, "producer_byte_rate", self.dice.choice((None, 1.5, 2.0)))
-        yield FeatureLevel(self.dice.choice(("metadata.version", "kraft.version")), self.dice.randrange(3))
+        yield FeatureLevel(self.dice.choice(("group.version", "kraft.version")), self.dice.randrange(3))
         old = self.image.producer_ids
         yield ProducerIds(1, 1, (0 if old is None else old.next_producer_id) + 1000)
         yield RegisterController(self.dice.randrange(3), self.fresh_id(), (), ())

@@ -7,6 +7,8 @@ from metadata_log.format.ids import NO_LEADER, ZERO_UUID
 from metadata_log.format.records import (
     FIRST_CONTROL_TYPE,
     FROM_OFFSET,
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
     RECORD_TYPES,
     RECOVERING,
     TOPIC_RESOURCE,
@@ -54,7 +56,14 @@ def replayed(base: MetadataImage, *records: MetadataRecord, kind: DeltaKind = De
 
 
 BASE = replayed(
-    EMPTY_IMAGE, broker(0), broker(1), broker(2), Topic("orders", TOPIC), partition(0, 0, 1, 2), partition(1, 1, 2, 0)
+    EMPTY_IMAGE,
+    broker(0),
+    broker(1),
+    broker(2),
+    Topic("orders", TOPIC),
+    partition(0, 0, 1, 2),
+    partition(1, 1, 2, 0),
+    FeatureLevel(METADATA_VERSION, METADATA_VERSION_MAX),
 )
 
 
@@ -110,7 +119,7 @@ def test_removing_a_topic_takes_partitions_and_configs_along() -> None:
     """And leaves what belongs to others; the name is free again, for another id."""
     image = replayed(BASE, Config(TOPIC_RESOURCE, "orders", "k", "v"), RemoveTopic("orders", TOPIC))
     assert image.topic("orders") is None
-    assert (image.partition_count, image.record_count) == (0, 3)
+    assert (image.partition_count, image.record_count) == (0, 4)
     assert image.config(TOPIC_RESOURCE, "orders") == {}
     assert image.topics_of_broker(1) == ()
     again = replayed(image, Topic("orders", uuid(8)))
@@ -147,11 +156,11 @@ def test_values_of_none_and_zero_remove() -> None:
     """Configs, quotas and features; removing what is not there is no error and no change."""
     entity = (QuotaEntity("user", None),)
     image = replayed(
-        BASE, Config(4, "", "k", "v"), ClientQuota(entity, "rate", 1.0), FeatureLevel("metadata.version", 3)
+        BASE, Config(4, "", "k", "v"), ClientQuota(entity, "rate", 1.0), FeatureLevel("group.version", 3)
     )  # fmt: skip
-    assert image.features == {"metadata.version": 3}
+    assert image.features == {"metadata.version": 2, "group.version": 3}
     assert [*image.quotas.values()] == [ClientQuota(entity, "rate", 1.0)]
-    removers = (Config(4, "", "k", None), ClientQuota(entity, "rate", None), FeatureLevel("metadata.version", 0))
+    removers = (Config(4, "", "k", None), ClientQuota(entity, "rate", None), FeatureLevel("group.version", 0))
     image = replayed(image, *removers, *removers)
     assert image.digest == BASE.digest
 
@@ -227,6 +236,7 @@ MISFITS: dict[str, MetadataRecord] = {
     "at least one part": ClientQuota((), "rate", 1.0),
     "next producer id -1": ProducerIds(0, 0, -1),
     "level -1": FeatureLevel("f", -1),
+    "this release supports 1 to 2": FeatureLevel(METADATA_VERSION, 3),
     "BeginTransaction is not a record of the image": BeginTransaction("t"),
 }
 
@@ -295,3 +305,28 @@ def test_how_the_log_is_cut_into_deltas_does_not_matter(seed: int) -> None:
     image = delta.finish(history.image.provenance)
     image.check_invariants()
     assert image == history.image
+
+
+def test_a_record_above_the_level_does_not_fit() -> None:
+    """At level 1 the fields of level 2 are damage; from the record on that raises the level they fit, in the same delta too."""
+    lowered = replayed(BASE, FeatureLevel(METADATA_VERSION, 1))
+    change = PartitionChange(TOPIC, 0, isr=(0, 1), elr=(2,))
+    for image in (lowered, replayed(BASE, FeatureLevel(METADATA_VERSION, 0))):
+        assert image.metadata_version == 1
+        with pytest.raises(InvalidRecord, match=r"PartitionChange with elr needs metadata\.version 2"):
+            replayed(image, change)
+        with pytest.raises(InvalidRecord, match=r"ClearElr needs metadata\.version 2"):
+            replayed(image, ClearElr(None, None))
+        assert the_partition(replayed(image, change._replace(elr=None))).isr == (0, 1)
+    assert the_partition(replayed(lowered, FeatureLevel(METADATA_VERSION, 2), change)).elr == (2,)
+    with pytest.raises(InvalidRecord, match="at level 1"):
+        replayed(BASE, FeatureLevel(METADATA_VERSION, 1), change)
+
+
+def test_a_snapshot_above_its_own_level_is_refused() -> None:
+    """The level is the first record of a snapshot; a fold of one entity sees no level, and checks none."""
+    newer = partition(0, 0, 1)._replace(isr=(0,), elr=(1,))
+    with pytest.raises(InvalidRecord, match="Partition with elr needs"):
+        replayed(EMPTY_IMAGE, FeatureLevel(METADATA_VERSION, 1), Topic("a", TOPIC), newer, kind=DeltaKind.LOADING)
+    replayed(EMPTY_IMAGE, FeatureLevel(METADATA_VERSION, 2), Topic("a", TOPIC), newer, kind=DeltaKind.LOADING)
+    replayed(EMPTY_IMAGE, Topic("a", TOPIC), newer, kind=DeltaKind.FOLDING)

@@ -8,8 +8,11 @@ import pytest
 from metadata_log.format.codec import encode_record
 from metadata_log.format.records import (
     BROKER_RESOURCE,
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
     TOPIC_RESOURCE,
     Config,
+    FeatureLevel,
     Partition,
     PartitionChange,
     ProducerIds,
@@ -47,7 +50,7 @@ def test_an_empty_image_has_digest_zero_and_no_records() -> None:
 def test_the_digest_is_the_sum_of_the_hashes_of_the_encoded_records() -> None:
     """Computed without the code's own helpers: nodes of other releases, and Spark, depend on this sum."""
     image = image_of(
-        broker(0), broker(1), Topic("a", uuid(7)), partition(0, 0),
+        broker(0), broker(1), Topic("a", uuid(7)), partition(0, 0), FeatureLevel(METADATA_VERSION, METADATA_VERSION_MAX),
         partition(1, 1, 0)._replace(directories=(uuid(1), uuid(2))), PartitionChange(uuid(7), 1, isr=(1,), elr=(0,)),
     )  # fmt: skip
     hashes = [sha256(encode_record(record)).digest() for record in image.canonical_records()]

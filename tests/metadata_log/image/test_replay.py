@@ -9,10 +9,13 @@ from metadata_log.format.batch import Batch
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.records import (
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
     AbortTransaction,
     BeginTransaction,
     Config,
     EndTransaction,
+    FeatureLevel,
     LeaderChange,
     NoOp,
     PartitionChange,
@@ -22,7 +25,7 @@ from metadata_log.format.records import (
 )
 from metadata_log.image.metadata_image import EMPTY_IMAGE, Provenance
 from metadata_log.image.replay import Replay, ReplayResult, ReplayStopped
-from tests.metadata_log.image.histories import History, LogWriter, broker, uuid
+from tests.metadata_log.image.histories import History, LogWriter, broker, newest_level, uuid
 
 POISON = PartitionChange(uuid(99), 0, leader=1)
 
@@ -134,7 +137,7 @@ def test_a_bad_batch_counts_not_at_all(bad: Callable[[LogWriter], Batch], offset
     """Batches before a bad one are published, the bad one is not; replay then refuses to go on until it gets a new
     image.
     """
-    log, replay, heard = LogWriter(), Replay(), list[ReplayResult]()
+    log, replay, heard = LogWriter(), Replay(newest_level()), list[ReplayResult]()
     replay.subscribe(heard.append)
     good = [log.batch(Topic("a", uuid(1))), log.batch(Topic("b", uuid(2)))]
     with pytest.raises(ReplayStopped) as caught:
@@ -154,7 +157,7 @@ def test_a_bad_batch_counts_not_at_all(bad: Callable[[LogWriter], Batch], offset
 
 def test_a_transaction_becomes_visible_at_its_end() -> None:
     """KIP-868: across batches and applies; the position moves on while the image waits."""
-    log, replay, heard = LogWriter(), Replay(), list[ReplayResult]()
+    log, replay, heard = LogWriter(), Replay(newest_level()), list[ReplayResult]()
     replay.subscribe(heard.append)
     replay.apply([log.batch(Topic("a", uuid(1)), BeginTransaction("boot"), Topic("b", uuid(2)))])
     assert names(replay) == ["a"]
@@ -174,7 +177,7 @@ def test_a_transaction_becomes_visible_at_its_end() -> None:
 
 def test_an_aborted_transaction_never_was() -> None:
     """After the abort the image is the one before the transaction, at the offset after the abort."""
-    log, replay = LogWriter(), Replay()
+    log, replay = LogWriter(), Replay(newest_level())
     replay.apply([log.batch(Topic("a", uuid(1)))])
     digest = replay.image.digest
     replay.apply([log.batch(BeginTransaction("t"), Topic("b", uuid(2))), log.batch(AbortTransaction("because"))])
@@ -185,7 +188,7 @@ def test_an_aborted_transaction_never_was() -> None:
 
 def test_a_bad_record_inside_a_transaction_leaves_the_image_before_it() -> None:
     """Earlier batches of the transaction are dropped with it."""
-    log, replay = LogWriter(), Replay()
+    log, replay = LogWriter(), Replay(newest_level())
     replay.apply([log.batch(Topic("a", uuid(1))), log.batch(BeginTransaction("t"), Topic("b", uuid(2)))])
     with pytest.raises(ReplayStopped):
         replay.apply([log.batch(Topic("c", uuid(3))), log.batch(POISON)])
@@ -232,3 +235,15 @@ def test_a_log_goes_on_from_a_loaded_snapshot() -> None:
     whole.apply([second])
     late.apply([second])
     assert late.image == whole.image
+
+
+def test_a_transaction_below_its_level_stops_replay() -> None:
+    """Release 0.1.0 writes no transaction, so a level-1 log with a transaction is damaged."""
+    log, replay = LogWriter(), Replay()
+    with pytest.raises(ReplayStopped, match=r"offset 1: BeginTransaction needs metadata\.version 2"):
+        replay.apply([log.batch(Topic("a", uuid(1))), log.batch(BeginTransaction("t"), Topic("b", uuid(2)))])
+    assert names(replay) == ["a"]
+    log, replay = LogWriter(), Replay()
+    raised = log.batch(FeatureLevel(METADATA_VERSION, METADATA_VERSION_MAX), BeginTransaction("t"), Topic("b", uuid(2)))
+    replay.apply([raised, log.batch(EndTransaction())])
+    assert names(replay) == ["b"]

@@ -16,6 +16,7 @@ from quorum.controller.protocol.commands import (
     CommandReply,
     CreateTopics,
     CreateTopicsReply,
+    FollowUpReply,
     NewTopic,
     RegisterBrokerCommand,
     RegisterBrokerReply,
@@ -43,7 +44,7 @@ def registration(
         broker_id,
         incarnation(broker_id, life),
         (Endpoint("PLAIN", f"b{broker_id}", 9092),),
-        (FeatureRange("metadata.version", 1, 1), *([FeatureRange(STATE_REASONS, 0, 1)] if reads_reasons else [])),
+        (FeatureRange("metadata.version", 1, 2), *([FeatureRange(STATE_REASONS, 0, 1)] if reads_reasons else [])),
         rack,
         (bytes([200, *broker_id.to_bytes(4, "big"), *bytes(11)]),),
     )
@@ -70,7 +71,7 @@ class Cluster:
         self.now_ms = 1_000
         self.lives: dict[NodeId, int] = {}
         self.controller.activate(self.image, self.now_ms)
-        self.run(BootstrapFeatures())
+        self.run(BootstrapFeatures(self.controller.config.bootstrap_metadata_version))
         for broker_id in range(brokers):
             self.register(broker_id, rack=f"rack-{broker_id % racks}" if racks else None)
             self.contact(broker_id)
@@ -83,6 +84,10 @@ class Cluster:
         end = base + len(decision.records)
         self.image = delta.finish(Provenance(end, 1, self.now_ms))
         self.image.check_invariants()
+
+    def append(self, *records: MetadataRecord) -> None:
+        """Records that no command has asked for."""
+        self.fold(Decision(records, FollowUpReply()))
 
     def run(self, command: Command) -> Run:
         """The command and all that follows from it."""

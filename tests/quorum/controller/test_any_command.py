@@ -155,7 +155,7 @@ VALUE: Final = st.one_of(
 ENDPOINT: Final = st.builds(Endpoint, ANY_TEXT, ANY_TEXT, st.one_of(st.just(9_092), ANY_NUMBER))
 GOOD_ENDPOINTS: Final = st.just((Endpoint("PLAINTEXT", "b", 9_092),))
 FEATURE: Final = st.builds(FeatureRange, ANY_TEXT, ANY_NUMBER, ANY_NUMBER)
-GOOD_FEATURES: Final = st.just((FeatureRange("metadata.version", 1, 1),))
+GOOD_FEATURES: Final = st.just((FeatureRange("metadata.version", 1, 2),))
 LOG_DIRS: Final = st.one_of(
     st.integers(0, BROKERS).map(lambda broker_id: (bytes([200, *broker_id.to_bytes(4, "big"), *bytes(11)]),)),
     some(ANY_ID),

@@ -173,12 +173,12 @@ BAD_REGISTRATIONS = [
     (
         replace(registration(1), features=()),
         ErrorCode.UNSUPPORTED_VERSION,
-        "feature metadata.version is at level 1 in this cluster, and the node does not know it",
+        "feature metadata.version is at level 2 in this cluster, and the node does not know it",
     ),
     (
-        replace(registration(1), features=(FeatureRange("metadata.version", 2, 3),)),
+        replace(registration(1), features=(FeatureRange("metadata.version", 3, 4),)),
         ErrorCode.UNSUPPORTED_VERSION,
-        "feature metadata.version is at level 1 in this cluster, and the node supports 2 to 3",
+        "feature metadata.version is at level 2 in this cluster, and the node supports 3 to 4",
     ),
 ]
 

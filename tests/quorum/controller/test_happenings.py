@@ -311,7 +311,7 @@ def test_controllers_and_features_are_told_once() -> None:
     """Saying the same again writes nothing, and so tells nothing."""
     cluster = Cluster()
     register = RegisterControllerCommand(
-        9, incarnation(9), (Endpoint("C", "c9", 9),), (FeatureRange("metadata.version", 1, 1),)
+        9, incarnation(9), (Endpoint("C", "c9", 9),), (FeatureRange("metadata.version", 1, 2),)
     )
     assert story(cluster, register) == [told.ControllerRegistered(9)]
     assert story(cluster, register) == []

@@ -17,7 +17,7 @@ THERE = Endpoint("CONTROLLER", "there", 9_091)
 
 def register(lone: LoneNode, node_id: int) -> Submission:
     command = RegisterControllerCommand(
-        node_id, bytes([node_id] * 16), (HERE,), (FeatureRange("metadata.version", 1, 1),)
+        node_id, bytes([node_id] * 16), (HERE,), (FeatureRange("metadata.version", 1, 2),)
     )
     return Submission(command, lone.new_reply_to(), lone.now_ms + 1_000)
 

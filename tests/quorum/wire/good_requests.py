@@ -49,7 +49,7 @@ def register(broker_id: NodeId) -> broker_pb2.RegisterBrokerRequest:
         broker_id=broker_id,
         incarnation_id=incarnation(broker_id),
         endpoints=[common_pb2.Endpoint(listener="PLAINTEXT", host=f"b{broker_id}", port=9092)],
-        features=[common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=1)],
+        features=[common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=2)],
         rack="r1",
         log_dirs=[bytes([200 + broker_id]) * 16],
     )

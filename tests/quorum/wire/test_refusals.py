@@ -286,7 +286,7 @@ BROKERS: Final = {
         of_brokers("features.0.name", LONG, E.INVALID_REGISTRATION),
         of_brokers("features.0.min_level", 9, E.INVALID_REGISTRATION),
         of_brokers("features.0.min_level", -1, E.INVALID_REGISTRATION),
-        of_brokers("features.0.min_level", 2, E.INVALID_REGISTRATION),
+        of_brokers("features.0.min_level", 3, E.INVALID_REGISTRATION),
         Row(
             "levels of the future",
             busy,

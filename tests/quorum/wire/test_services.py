@@ -409,7 +409,7 @@ async def test_a_broker_registers_and_fetches_on_a_stream(channel: grpc.aio.Chan
             broker_id=7,
             incarnation=bytes([7]) * 16,
             endpoints=(Endpoint("PLAINTEXT", "127.0.0.1", 9092),),
-            features=(FeatureRange("metadata.version", 1, 1),),
+            features=(FeatureRange("metadata.version", 1, 2),),
             rack="r1",
             log_dirs=(bytes([8]) * 16,),
             previous_incarnation=None,

@@ -106,7 +106,7 @@ class SimBroker:
         and in the other seeds none can.
         """
         reads_reasons = self.cluster.seed % 5 == 3 or (self.cluster.seed % 5 == 1 and self.broker_id % 2 == 1)
-        known = (FeatureRange("metadata.version", 1, 1),)
+        known = (FeatureRange("metadata.version", 1, 2),)
         return (*known, FeatureRange(STATE_REASONS, 0, 1)) if reads_reasons else known
 
     def boot_up(self) -> None:

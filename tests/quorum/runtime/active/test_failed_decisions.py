@@ -64,7 +64,7 @@ class Poisoned(LoneNode):
         return texts(node_status(self.node, self.now_ms).problems)
 
     def register(self, broker_id: NodeId) -> ReplyTo:
-        endpoints, features = (Endpoint("PLAINTEXT", "127.0.0.1", 9_092),), (FeatureRange("metadata.version", 1, 1),)
+        endpoints, features = (Endpoint("PLAINTEXT", "127.0.0.1", 9_092),), (FeatureRange("metadata.version", 1, 2),)
         incarnation, log_dir = bytes([broker_id]) * 16, bytes([broker_id + 100]) * 16
         return send(self, RegisterBrokerCommand(broker_id, incarnation, endpoints, features, None, (log_dir,)), None)
 

@@ -39,7 +39,7 @@ from quorum.runtime.protocol.tallies import Tallies
 from quorum.runtime.protocol.world import BrokerFetch, Submission
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 
-FEATURES = (FeatureRange("metadata.version", 1, 1), FeatureRange(STATE_REASONS, 0, 1))
+FEATURES = (FeatureRange("metadata.version", 1, 2), FeatureRange(STATE_REASONS, 0, 1))
 REGISTER = RegisterBrokerCommand(7, bytes([7] * 16), (Endpoint("P", "b7", 9_092),), FEATURES, None, (bytes([8] * 16),))
 SET = AlterConfigs(
     (ConfigAlteration(BROKER_RESOURCE, "", (ConfigOperation(ConfigOperationKind.SET, "num.io.threads", "9"),)),)
@@ -52,7 +52,7 @@ def alone() -> LoneNode:
     """The only voter leads, and what it told while it became active is taken."""
     lone = LoneNode(formatted_disk(voters_of([1])))
     lone.run_until_idle()
-    assert [told.happening for told in lone.node.active.story.take()] == [FeatureFinalized("metadata.version", 1)]
+    assert [told.happening for told in lone.node.active.story.take()] == [FeatureFinalized("metadata.version", 2)]
     return lone
 
 

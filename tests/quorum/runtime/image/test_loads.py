@@ -21,7 +21,7 @@ OLD, NEW = OffsetAndEpoch(4, 1), OffsetAndEpoch(9, 1)
 
 def _image(end: OffsetAndEpoch) -> MetadataImage:
     delta = MetadataDelta(EMPTY_IMAGE)
-    delta.replay(FeatureLevel("metadata.version", end.offset), 0)
+    delta.replay(FeatureLevel("group.version", end.offset), 0)
     return delta.finish(Provenance(end.offset, end.epoch, 1_000))
 
 
