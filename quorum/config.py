@@ -152,6 +152,8 @@ class QuorumConfig(SecureConfig):
     """How many replicas a partition of a new topic has if the request does not say."""
     delete_topic_enable: bool = True
     """Topics may be deleted."""
+    unclean_leader_election_enable: bool = False
+    """Replicas out of sync may lead when no other can, in topics for which no config in the log says it; records may be lost."""
     auto_leader_rebalance_enable: bool = True
     """The active controller gives leaderships back to preferred replicas that are active and in sync."""
     leader_imbalance_check_interval_seconds: Annotated[int, Field(ge=1, le=86_400)] = 300
@@ -217,6 +219,8 @@ class QuorumConfig(SecureConfig):
             session_timeout_ms=self.broker_session_timeout_ms,
             default_partitions=self.num_partitions,
             default_replication_factor=self.default_replication_factor,
+            node_id=self.node_id,
+            unclean_leader_election=self.unclean_leader_election_enable,
             topic_deletion_enabled=self.delete_topic_enable,
             auto_leader_rebalance=self.auto_leader_rebalance_enable,
             leader_imbalance_check_interval_ms=1_000 * self.leader_imbalance_check_interval_seconds,

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from quorum.config import QuorumConfig
+from quorum.controller.protocol.config import ControllerConfig
 from quorum.core.protocol.config import RaftConfig
 from quorum.runtime.protocol.node_config import NodeConfig
 from service_kit.process.config import ConfigErrors, load_config
@@ -22,7 +23,8 @@ def test_the_defaults_are_those_of_the_rooms(tmp_path: Path) -> None:
     """A config file that says only what it must changes nothing in Raft, controller, log and retention."""
     config = load(tmp_path)
     assert config.raft_config() == RaftConfig()
-    assert config.node_config()._replace(endpoints=()) == NodeConfig()
+    of_this_node = NodeConfig(controller=ControllerConfig(node_id=1))
+    assert config.node_config()._replace(endpoints=()) == of_this_node
     assert config.tls_files is None
 
 

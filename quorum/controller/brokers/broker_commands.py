@@ -28,7 +28,7 @@ from quorum.controller.brokers.sessions import Session, Sessions
 from quorum.controller.brokers.shutdowns import Shutdowns
 from quorum.controller.brokers.state_records import StateRecords
 from quorum.controller.partitions.broker_view import BrokerViews
-from quorum.controller.partitions.partition_changes import UNCLEAN_KEY
+from quorum.controller.partitions.election_rules import UNCLEAN_KEY
 from quorum.controller.protocol.commands import (
     BrokerContact,
     BrokerContactReply,

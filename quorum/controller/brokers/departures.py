@@ -93,7 +93,7 @@ class Departures:
         def without(visited: Visited) -> PartitionChange | None:
             if broker_id not in visited.state[ISR]:
                 return None
-            return visited.builder(image, active).without(broker_id).build()
+            return visited.builder(image, active, self._config).without(broker_id).build()
 
         walk, cause = departure
         changes = walk.step(image, without, self._config, now_ms)

@@ -98,7 +98,7 @@ class Returns:
         def elect(visited: Visited) -> PartitionChange | None:
             if visited.state[LEADER] != NO_LEADER:
                 return None
-            return visited.builder(image, active).build()
+            return visited.builder(image, active, self._config).build()
 
         return tuple(walk.step(image, elect, self._config, now_ms))
 

@@ -120,7 +120,7 @@ class Shutdowns:
                     if not active.isdisjoint(state[REPLICAS]):
                         shutdown.held_by.append((visited.topic.topic_id, visited.partition))
                     return None
-            return visited.builder(image, active).without(broker_id).build()
+            return visited.builder(image, active, self._config).without(broker_id).build()
 
         changes: list[PartitionChange] = []
         for index, (topic_id, partition) in enumerate(held_before):

@@ -25,6 +25,7 @@ from metadata_log.format.partition_state import (
 from metadata_log.format.records import RECOVERED, RECOVERING, PartitionChange, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerView
+from quorum.controller.partitions.election_rules import ElectionRules
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
 from quorum.controller.protocol.commands import (
     ANY_BROKER_EPOCH,
@@ -62,7 +63,7 @@ def alter_partitions(
             if place in altered:
                 raise Rejected(ErrorCode.INVALID_REQUEST, f"partition {place[1]} is altered twice in this request")
             altered.add(place)
-            state, change = _alter(image, command, alteration, view)
+            state, change = _alter(image, command, alteration, view, config)
         except Rejected as e:
             results.append(PartitionAlterationResult(*place, e.code, e.message))
             continue
@@ -116,7 +117,11 @@ class _IsrStory:
 
 
 def _alter(
-    image: MetadataImage, command: AlterPartition, alteration: PartitionAlteration, view: BrokerView
+    image: MetadataImage,
+    command: AlterPartition,
+    alteration: PartitionAlteration,
+    view: BrokerView,
+    config: ControllerConfig,
 ) -> tuple[PartitionState, PartitionChange | None]:
     topic = image.topic_by_id(alteration.topic_id)
     if topic is None:
@@ -133,8 +138,9 @@ def _alter(
     _check_epochs(state, command, alteration)
     _check_isr(state, alteration, isr)
     _check_members(image, state, alteration, view)
+    rules = ElectionRules(image, config, topic.name)
     builder = PartitionChangeBuilder(
-        alteration.topic_id, alteration.partition, state, view.active | {command.broker_id}
+        alteration.topic_id, alteration.partition, state, view.active | {command.broker_id}, rules
     )
     return state, builder.with_isr(isr, alteration.leader_recovery_state).build()
 

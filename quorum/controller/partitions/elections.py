@@ -19,11 +19,13 @@ active between two slices, the client sends the request again; partitions that w
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, NodeId
-from metadata_log.format.partition_state import ISR, LEADER, REPLICAS, PartitionState
+from metadata_log.format.partition_state import ELR, ISR, LEADER, REPLICAS, PartitionState
 from metadata_log.format.records import RECOVERING, PartitionChange
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.partitions.broker_view import BrokerView
+from quorum.controller.partitions.election_rules import ElectionRules
+from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import (
@@ -54,7 +56,7 @@ def elect_leaders(image: MetadataImage, command: ElectLeaders, view: BrokerView,
         if topic is None or topic.name != place.topic:
             topic = image.topic(place.topic)
         try:
-            change = _elect(topic, place, view, command)
+            change = _elect(image, topic, place, view, command, config)
         except Rejected as e:
             results.append(ElectionResult(*place, e.code, e.message))
         else:
@@ -105,7 +107,14 @@ def may_return_to_preferred(state: PartitionState, view: BrokerView) -> bool:
     return state[LEADER] != preferred and preferred in state[ISR] and preferred in view.active
 
 
-def _elect(topic: TopicImage | None, place: TopicPartition, view: BrokerView, command: ElectLeaders) -> PartitionChange:
+def _elect(
+    image: MetadataImage,
+    topic: TopicImage | None,
+    place: TopicPartition,
+    view: BrokerView,
+    command: ElectLeaders,
+    config: ControllerConfig,
+) -> PartitionChange:
     """Raises Rejected: there is no such partition, or the election is not needed, or no replica may lead."""
     if topic is None:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
@@ -125,9 +134,11 @@ def _elect(topic: TopicImage | None, place: TopicPartition, view: BrokerView, co
             _check_clean(state, view, leader, f"broker {leader}", ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
         case ElectionType.UNCLEAN:
             leader = _uncleanly_elected(state, view, command.leader_id)
-            return PartitionChange(
-                topic.topic_id, place.partition, isr=(leader,), leader=leader, leader_recovery_state=RECOVERING
-            )
+            rules = ElectionRules(image, config, topic.name)
+            builder = PartitionChangeBuilder(topic.topic_id, place.partition, state, view.active, rules)
+            change = builder.led_uncleanly_by(leader).build()
+            assert change is not None
+            return change
     return PartitionChange(topic.topic_id, place.partition, leader=leader)
 
 
@@ -155,9 +166,10 @@ def _uncleanly_elected(state: PartitionState, view: BrokerView, wanted: NodeId) 
     if wanted != NO_LEADER:
         _check_assigned(state, wanted)
     candidates = state[REPLICAS] if wanted == NO_LEADER else (wanted,)
-    in_sync = next((each for each in state[ISR] if each in view.active), None)
-    if in_sync is not None:
-        text = f"broker {in_sync} is in sync and active, and will lead without a loss in a moment"
+    safe = next((each for each in (*state[ISR], *state[ELR]) if each in view.active), None)
+    if safe is not None:
+        what = "in sync" if safe in state[ISR] else "an eligible leader"
+        text = f"broker {safe} is {what} and active, and will lead without a loss in a moment"
         raise Rejected(ErrorCode.ELECTION_NOT_NEEDED, text)
     for each in candidates:
         if each in view.active:

@@ -1,74 +1,100 @@
-"""The change of one partition: the new ISR, and the new leader.
+"""The change of one partition: the new ISR, the eligible leader replicas (ELR, KIP-966), and the new leader.
 
 The first rule that fits decides. *Active* means registered, unfenced, not shutting down, and not being fenced now.
 
     1  The leader is active and in the ISR: it stays leader.
     2  The first replica of the assignment that is active and in the ISR becomes leader.
-    3  If the topic allows unclean elections, the first active replica of the assignment becomes leader, alone in the ISR.
-    4  The partition has no leader.
+    3  The first replica of the assignment that is active and in the ELR becomes leader, alone in the ISR.
+    4  ISR and ELR are empty, and the last known leader is active: it becomes leader, alone in the ISR, RECOVERING.
+    5  If the topic allows unclean elections, the first active replica of the assignment becomes leader, in the same way.
+    6  The partition has no leader.
 
-Example:
+The rules 1 to 3 are clean: no record below the high watermark is lost. The rules 4 and 5 may lose records.
 
-    orders-0, replicas 101,102,103, ISR 101,102, leader 101
+Example: orders-0, replicas 101,102,103, ISR 101,102, leader 101, without ELR
+
     101 is fenced                        ISR 102, leader 102
     102 is fenced too                    ISR 102, no leader: 103 may lack records, and only 102 is known to have all
     ... and the topic allows unclean     ISR 103, leader 103, RECOVERING: records may be lost
 
 The last member of an ISR stays in the ISR, even when it is fenced; only an unclean election replaces it (M3, M4).
+
+With ELR a member that leaves the ISR is remembered, if the ISR is smaller than `min.insync.replicas` afterwards. Such a member is
+a safe leader: the high watermark stands still while the ISR is so small. The same partition, with `min.insync.replicas` 2:
+
+    101 is fenced                        ISR 102, ELR 101, leader 102: the high watermark stands still
+    102 is fenced too                    ISR -, ELR 101,102, no leader
+    101 is back                          ISR 101, ELR 102, leader 101: rule 3
+    102 is back, and catches up          ISR 101,102, ELR -: the high watermark moves again
+
+A broker that stopped without a clean shutdown may have lost the end of its log. Its next registration takes it out of ISR and ELR
+(`distrusting`), and then the last known leader is the best guess (rule 4).
 """
 
-from collections.abc import Callable, Set
-from typing import Final
+from collections.abc import Set
 
 from metadata_log.format.ids import NO_LEADER, NodeId, Uuid
-from metadata_log.format.partition_state import ISR, LEADER, RECOVERY_STATE, REPLICAS, NodeIds, PartitionState
-from metadata_log.format.records import (
-    BROKER_RESOURCE,
-    RECOVERING,
-    TOPIC_RESOURCE,
-    PartitionChange,
+from metadata_log.format.partition_state import (
+    ELR,
+    ISR,
+    LAST_KNOWN_ELR,
+    LEADER,
+    RECOVERY_STATE,
+    REPLICAS,
+    NodeIds,
+    PartitionState,
 )
-from metadata_log.image.metadata_image import MetadataImage
-
-UNCLEAN_KEY: Final = "unclean.leader.election.enable"
-
-
-def allows_unclean_election(image: MetadataImage, topic_name: str) -> bool:
-    """True if the topic's config allows unclean elections. A topic without this config follows the default of all brokers."""
-    value = image.config(TOPIC_RESOURCE, topic_name).get(UNCLEAN_KEY)
-    if value is None:
-        value = image.config(BROKER_RESOURCE, "").get(UNCLEAN_KEY)
-    return value == "true"
+from metadata_log.format.records import RECOVERING, PartitionChange
+from quorum.controller.partitions.election_rules import ElectionRules
 
 
 class PartitionChangeBuilder:
     """Collects the wanted changes of one partition; `build` makes the record."""
 
-    __slots__ = ("_active", "_isr", "_partition", "_recovery_state", "_state", "_topic_id", "_unclean")
+    __slots__ = (
+        "_active",
+        "_distrusted",
+        "_elr",
+        "_is_unclean",
+        "_isr",
+        "_last_known",
+        "_partition",
+        "_recovery_state",
+        "_replicas",
+        "_rules",
+        "_state",
+        "_topic_id",
+    )
 
     def __init__(
-        self,
-        topic_id: Uuid,
-        partition: int,
-        state: PartitionState,
-        active: Set[NodeId],
-        allows_unclean: Callable[[], bool] = lambda: False,
+        self, topic_id: Uuid, partition: int, state: PartitionState, active: Set[NodeId], rules: ElectionRules
     ) -> None:
-        """`active`: the brokers that may lead. `allows_unclean` is called only if no clean election is possible."""
+        """`active`: the brokers that may lead."""
         self._topic_id = topic_id
         self._partition = partition
         self._state = state
         self._active = active
-        self._unclean = allows_unclean
-        self._isr = state[ISR]
+        self._rules = rules
+        self._replicas: NodeIds = state[REPLICAS]
+        self._isr: NodeIds = state[ISR]
+        self._elr: NodeIds = state[ELR]
+        self._last_known: NodeIds = state[LAST_KNOWN_ELR]
         self._recovery_state: int = state[RECOVERY_STATE]
+        self._distrusted: NodeId = NO_LEADER
+        self._is_unclean = False
 
     def without(self, broker_id: NodeId) -> "PartitionChangeBuilder":
-        """Takes the broker out of the ISR, unless it is the last member."""
-        rest = tuple(member for member in self._isr if member != broker_id)
-        if rest:
+        """Takes the broker out of the ISR. Without ELR the last member stays."""
+        rest = tuple([member for member in self._isr if member != broker_id])
+        if rest or self._rules.keeps_elr:
             self._isr = rest
         return self
+
+    def distrusting(self, broker_id: NodeId) -> "PartitionChangeBuilder":
+        """Takes the broker out of ISR and ELR: it stopped without a clean shutdown, and may have lost the end of its log."""
+        assert self._rules.keeps_elr, "without ELR the last member of an ISR stays"
+        self._distrusted = broker_id
+        return self.without(broker_id)
 
     def with_isr(self, isr: NodeIds, recovery_state: int) -> "PartitionChangeBuilder":
         """Takes the ISR that the leader proposes."""
@@ -76,32 +102,94 @@ class PartitionChangeBuilder:
         self._recovery_state = recovery_state
         return self
 
-    def _elected(self) -> NodeId:
-        leader = self._state[LEADER]
-        isr, active = self._isr, self._active
-        if leader in active and leader in isr:
-            return leader
-        replicas = self._state[REPLICAS]
-        for replica in replicas:
-            if replica in isr and replica in active:
-                return replica
-        if self._unclean():
-            for replica in replicas:
-                if replica in active:
-                    self._isr = (replica,)
-                    self._recovery_state = RECOVERING
-                    return replica
-        return NO_LEADER
+    def led_uncleanly_by(self, broker_id: NodeId) -> "PartitionChangeBuilder":
+        """Makes an active replica the leader, although it may lack records."""
+        assert broker_id in self._active
+        self._isr = (broker_id,)
+        self._recovery_state = RECOVERING
+        self._is_unclean = True
+        return self
 
     def build(self) -> PartitionChange | None:
         """Makes the change; None if nothing changes."""
-        state = self._state
+        self._drop_absent()
+        self._note_eligible()
         leader = self._elected()
-        isr = None if self._isr == state[ISR] else self._isr
-        recovery = None if self._recovery_state == state[RECOVERY_STATE] else self._recovery_state
-        new_leader = None if leader == state[LEADER] else leader
-        if isr is None and recovery is None and new_leader is None:
-            return None
-        return PartitionChange(
-            self._topic_id, self._partition, isr=isr, leader=new_leader, leader_recovery_state=recovery
+        self._note_last_known(leader)
+        state = self._state
+        is_recovery_told = self._is_unclean or self._recovery_state != state[RECOVERY_STATE]
+        change = PartitionChange(
+            self._topic_id,
+            self._partition,
+            isr=None if self._isr == state[ISR] else self._isr,
+            leader=None if leader == state[LEADER] else leader,
+            leader_recovery_state=self._recovery_state if is_recovery_told else None,
+            elr=None if self._elr == state[ELR] else self._elr,
+            last_known_elr=None if self._last_known == state[LAST_KNOWN_ELR] else self._last_known,
         )
+        return None if all(each is None for each in change[2:]) else change
+
+    def _elected(self) -> NodeId:
+        leader, active = self._state[LEADER], self._active
+        if leader in active and leader in self._isr:
+            return leader
+        in_sync = self._first_active(self._isr)
+        if in_sync != NO_LEADER:
+            return in_sync
+        eligible = self._first_active(self._elr)
+        if eligible != NO_LEADER:
+            self._isr = (eligible,)
+            self._note_eligible()
+            return eligible
+        uncleanly = self._elected_uncleanly()
+        if uncleanly != NO_LEADER:
+            self.led_uncleanly_by(uncleanly)
+            self._note_eligible()
+        return uncleanly
+
+    def _first_active(self, group: NodeIds) -> NodeId:
+        """Returns the first replica of the assignment that is active and in `group`."""
+        for replica in self._replicas:
+            if replica in group and replica in self._active:
+                return replica
+        return NO_LEADER
+
+    def _elected_uncleanly(self) -> NodeId:
+        if not self._isr and not self._elr and len(self._last_known) == 1 and self._last_known[0] in self._active:
+            return self._last_known[0]
+        return self._first_active(self._replicas) if self._rules.allows_unclean() else NO_LEADER
+
+    def _drop_absent(self) -> None:
+        """Drops inactive members from the ISR of a partition that is about to get its leader back.
+
+        Only `ClearElr` makes an ISR without leader that has several members (`metadata_log.format.partition_state`).
+        """
+        if self._state[LEADER] == NO_LEADER and len(self._isr) > 1:
+            present = tuple([member for member in self._isr if member in self._active])
+            self._isr = present or self._isr
+
+    def _note_eligible(self) -> None:
+        """Computes the ELR from the ISR: the members that have left an ISR which is too small for the high watermark to move."""
+        if not self._rules.keeps_elr:
+            return
+        state, isr = self._state, self._isr
+        if isr == state[ISR] and not state[ELR] and len(isr) == len(self._replicas):
+            return  # nothing has left
+        if self._is_unclean or len(isr) >= min(self._rules.min_isr(), len(self._replicas)):
+            self._elr = ()
+            return
+        safe = {*state[ISR], *state[ELR]}.difference(isr, (self._distrusted,))
+        self._elr = tuple([replica for replica in self._replicas if replica in safe])
+
+    def _note_last_known(self, leader: NodeId) -> None:
+        """Keeps the last leader of a partition that has none."""
+        state = self._state
+        if leader != NO_LEADER:
+            self._last_known = ()
+        elif self._rules.keeps_elr:
+            if state[LEADER] != NO_LEADER:
+                self._last_known = (state[LEADER],)
+            elif not self._last_known and not self._isr and len(state[ISR]) == 1:
+                self._last_known = state[
+                    ISR
+                ]  # it was leaderless before ELR were kept: the last member is the best guess

@@ -14,7 +14,8 @@ from metadata_log.format.partition_state import REPLICAS, PartitionState
 from metadata_log.format.records import PartitionChange
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import CHUNK_PARTITIONS, TopicImage
-from quorum.controller.partitions.partition_changes import PartitionChangeBuilder, allows_unclean_election
+from quorum.controller.partitions.election_rules import ElectionRules
+from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
 from quorum.controller.partitions.replica_moves import ReplicaMoves
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.happenings import ReplicasMoved, StateReason
@@ -32,12 +33,11 @@ class Visited(NamedTuple):
     partition: int
     state: PartitionState
 
-    def builder(self, image: MetadataImage, active: Set[NodeId]) -> PartitionChangeBuilder:
-        """A builder for a change of the partition, with the topic's rule about unclean elections."""
+    def builder(self, image: MetadataImage, active: Set[NodeId], config: ControllerConfig) -> PartitionChangeBuilder:
+        """A builder for a change of the partition, with the topic's rules."""
         topic = self.topic
-        return PartitionChangeBuilder(
-            topic.topic_id, self.partition, self.state, active, lambda: allows_unclean_election(image, topic.name)
-        )
+        rules = ElectionRules(image, config, topic.name)
+        return PartitionChangeBuilder(topic.topic_id, self.partition, self.state, active, rules)
 
 
 class PartitionWalk:

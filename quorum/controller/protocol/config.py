@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from metadata_log.format.batch import BATCH_RECORDS_MAX
+from metadata_log.format.ids import NO_LEADER, NodeId
 from metadata_log.format.records import METADATA_VERSION_MAX, METADATA_VERSION_MIN
 
 
@@ -23,6 +24,10 @@ class ControllerConfig(NamedTuple):
     """Maximum number of records of a decision. A decision is one batch, and the batch has room for the request's outcome."""
     producer_id_block: int = 1_000
     """How many producer ids a broker gets at once."""
+    node_id: NodeId = NO_LEADER
+    """The controller's own id: the broker resource with this name has configs for this controller. NO_LEADER: none."""
+    unclean_leader_election: bool = False
+    """True if replicas out of sync may lead where no config says it (`unclean.leader.election.enable`)."""
     topic_deletion_enabled: bool = True
     """True if topics may be deleted (`delete.topic.enable`)."""
     auto_leader_rebalance: bool = True

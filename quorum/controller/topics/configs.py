@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NO_LEADER, NodeId
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, Config
 from metadata_log.image.metadata_image import ConfigResource, MetadataImage
+from quorum.controller.partitions.election_rules import MIN_ISR_KEY
 from quorum.controller.protocol.commands import (
     AlterConfigs,
     AlterConfigsReply,
@@ -115,7 +117,7 @@ def alter_configs(image: MetadataImage, command: AlterConfigs, config: Controlle
         try:
             if resource in repeated:
                 raise Rejected(ErrorCode.INVALID_REQUEST, f"{_name(*resource)} is named more than once in this request")
-            records += _alter(image, alteration)
+            records += _alter(image, alteration, config)
         except Rejected as e:
             results.append(ConfigResult(*resource, e.code, e.message))
         else:
@@ -150,8 +152,12 @@ def _name(resource_type: int, name: str) -> str:
     return f"{RESOURCE_WORDS.get(resource_type, f'resource type {resource_type}')} {name!r}"
 
 
-def check_resource(image: MetadataImage, resource_type: int, name: str) -> None:
-    """Raises Rejected if the image has no such resource, or the resource type has no configs."""
+def check_resource(image: MetadataImage, resource_type: int, name: str, own_id: NodeId = NO_LEADER) -> None:
+    """Raises Rejected if the image has no such resource, or the resource type has no configs.
+
+    A broker resource may also have the id of a controller: of this one (`own_id`), or of one that has registered. A node that is
+    gone and left configs is still there, so that they can be seen and deleted.
+    """
     if resource_type not in KEYS:
         raise Rejected(
             ErrorCode.INVALID_REQUEST,
@@ -168,13 +174,17 @@ def check_resource(image: MetadataImage, resource_type: int, name: str) -> None:
             ErrorCode.INVALID_REQUEST,
             f"broker {name[:_SHOWN_MAX]!r} is neither a broker id nor '' (the default of all)",
         )
-    if resource_type == BROKER_RESOURCE and name != "" and int(name) not in image.brokers:
+    if resource_type != BROKER_RESOURCE or name == "":
+        return
+    node_id = int(name)
+    is_known = node_id == own_id or node_id in image.brokers or node_id in image.controllers
+    if not is_known and not image.config(resource_type, name):
         raise Rejected(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {name} is not registered")
 
 
-def _alter(image: MetadataImage, alteration: ConfigAlteration) -> list[Config]:
+def _alter(image: MetadataImage, alteration: ConfigAlteration, config: ControllerConfig) -> list[Config]:
     resource_type, name = alteration.resource_type, alteration.resource_name
-    check_resource(image, resource_type, name)
+    check_resource(image, resource_type, name, config.node_id)
     before = image.config(resource_type, name)
     after: dict[str, str | None] = {}
     for operation in alteration.operations:
@@ -183,7 +193,19 @@ def _alter(image: MetadataImage, alteration: ConfigAlteration) -> list[Config]:
                 ErrorCode.INVALID_CONFIG, f"{_name(resource_type, name)}: config {operation.key} is altered twice"
             )
         after[operation.key] = _result_of(resource_type, operation, before)
+        if resource_type == BROKER_RESOURCE and name != "" and after[operation.key] is not None:
+            _check_may_be_of_one_node(operation.key)
     return [Config(resource_type, name, key, value) for key, value in after.items() if before.get(key) != value]
+
+
+def _check_may_be_of_one_node(key: str) -> None:
+    """Raises Rejected(INVALID_CONFIG) for a key whose value all nodes must know alike (KIP-966)."""
+    if key == MIN_ISR_KEY:
+        raise Rejected(
+            ErrorCode.INVALID_CONFIG,
+            f"config {key} can't be set for one node: leaders and controllers must agree about it; nothing was changed; "
+            f"set it for a topic, or for the cluster (broker '')",
+        )
 
 
 def _result_of(resource_type: int, operation: ConfigOperation, before: Mapping[str, str]) -> str | None:

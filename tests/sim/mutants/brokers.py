@@ -17,8 +17,9 @@ from quorum.controller.brokers.departures import Cause, Departures, Slice
 from quorum.controller.brokers.returns import Elected, Returns
 from quorum.controller.brokers.sessions import Sessions
 from quorum.controller.controller import BrokerStanding, Controller
-from quorum.controller.partitions import alter_partition, walks
+from quorum.controller.partitions import alter_partition
 from quorum.controller.partitions.broker_view import BrokerView
+from quorum.controller.partitions.election_rules import ElectionRules
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
 from quorum.controller.partitions.placement import Placer
 from quorum.controller.protocol.commands import AlterPartition, Command, IsrMember, PartitionAlteration
@@ -279,7 +280,7 @@ BROKERS: dict[str, Mutant] = {
     ),
     "unclean-election-unasked": Mutant(
         "if no member of the ISR can lead, any replica does, though no topic allows it (KIP-106)",
-        lambda: patched(walks, "allows_unclean_election", lambda image, topic_name: True),
+        lambda: patched(ElectionRules, "allows_unclean", lambda self: True),
     ),
     "no-session-after-failover": Mutant(
         "a new controller counts the silence of brokers from before its own time",

@@ -1,0 +1,1 @@
+"""Tests of elections by configs, and of eligible leader replicas."""
