@@ -160,6 +160,8 @@ class QuorumConfig(SecureConfig):
     """How often the active controller checks who leads."""
     leader_imbalance_per_broker_percentage: Annotated[int, Field(ge=0, le=100)] = 10
     """Maximum share, in percent, of the partitions that prefer a broker and that others lead, before it gets them back."""
+    reassignment_moves_per_broker_max: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """Maximum number of replicas that reassignments add to one broker at a time; above, a request is refused."""
 
     bootstrap_metadata_version: Annotated[int, Field(ge=METADATA_VERSION_MIN, le=METADATA_VERSION_MAX)] = (
         METADATA_VERSION_MAX
@@ -224,6 +226,7 @@ class QuorumConfig(SecureConfig):
             topic_deletion_enabled=self.delete_topic_enable,
             auto_leader_rebalance=self.auto_leader_rebalance_enable,
             leader_imbalance_check_interval_ms=1_000 * self.leader_imbalance_check_interval_seconds,
+            reassignment_moves_per_broker_max=self.reassignment_moves_per_broker_max,
             leader_imbalance_percentage=self.leader_imbalance_per_broker_percentage,
             bootstrap_metadata_version=self.bootstrap_metadata_version,
         )

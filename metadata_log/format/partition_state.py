@@ -24,6 +24,8 @@ elr."""
 
 REPLICAS: Final = 0
 ISR: Final = 1
+REMOVING: Final = 2
+ADDING: Final = 3
 LEADER: Final = 4
 RECOVERY_STATE: Final = 5
 LEADER_EPOCH: Final = 6

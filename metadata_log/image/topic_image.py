@@ -2,6 +2,7 @@
 
     chunks         ((state 0 .. state 63), (state 64 .. state 127), ...)      a change copies one chunk and this tuple
     broker_ids     the brokers that hold replicas, ascending, in an array; and beside it how many each holds
+    reassigning    the partitions in reassignment, ascending: nearly always none
     digest         the share of topic and partitions in the image's digest, so that deleting a topic is one subtraction
 
 The arrays `broker_ids` of all topics are the index from broker to topics. Example: to find the topics on broker 7, the
@@ -15,7 +16,15 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from metadata_log.format.ids import NodeId, Uuid
-from metadata_log.format.partition_state import REPLICAS, NodeIds, PartitionState, misfit, partition_of
+from metadata_log.format.partition_state import (
+    ADDING,
+    REMOVING,
+    REPLICAS,
+    NodeIds,
+    PartitionState,
+    misfit,
+    partition_of,
+)
 from metadata_log.format.records import Partition, Topic
 from metadata_log.image.digest import MODULUS, partition_hash, partitions_hash, record_hash
 
@@ -29,7 +38,16 @@ Chunk: TypeAlias = tuple[PartitionState, ...]
 class TopicImage:
     """One topic, immutable. Made by `TopicEditor`."""
 
-    __slots__ = ("broker_counts", "broker_ids", "chunks", "digest", "name", "partition_count", "topic_id")
+    __slots__ = (
+        "broker_counts",
+        "broker_ids",
+        "chunks",
+        "digest",
+        "name",
+        "partition_count",
+        "reassigning",
+        "topic_id",
+    )
 
     def __init__(
         self,
@@ -40,6 +58,7 @@ class TopicImage:
         broker_ids: "array[int]",
         broker_counts: "array[int]",
         digest: int,
+        reassigning: tuple[int, ...],
     ) -> None:
         self.name = name
         self.topic_id = topic_id
@@ -48,6 +67,7 @@ class TopicImage:
         self.broker_ids = broker_ids
         self.broker_counts = broker_counts
         self.digest = digest
+        self.reassigning = reassigning
 
     def state(self, partition: int) -> PartitionState | None:
         """Return the partition's state. Faster than `partition` for a reader that needs one or two fields."""
@@ -96,6 +116,7 @@ class TopicEditor:
         "_chunks",
         "_hashed",
         "_old_states",
+        "_reassigning",
         "_replica_moves",
         "base",
         "counted_digest",
@@ -118,6 +139,7 @@ class TopicEditor:
         self._chunks: list[Chunk | list[PartitionState]] = [] if base is None else [*base.chunks]
         self._old_states: dict[int, PartitionState] = {}
         """The state whose hash `digest` includes, for each changed partition. `finish` replaces these hashes."""
+        self._reassigning = set(() if base is None else base.reassigning)
         self._replica_moves: dict[NodeId, int] = {}
         self._appended: dict[NodeIds, int] = {}
         """Replica lists of new partitions, each with its number of partitions. `_brokers` counts them per broker,
@@ -161,6 +183,9 @@ class TopicEditor:
             assert first // CHUNK_PARTITIONS == len(self._chunks) - 1
             appended = self._chunks[-1][first % CHUNK_PARTITIONS :]
             self.digest += partitions_hash(self.topic_id, first, appended)
+            self._reassigning.update(
+                [at for at, state in enumerate(appended, first) if state[REMOVING] or state[ADDING]]
+            )
 
     def change(self, partition: int, state: PartitionState) -> None:
         """Replace the state of an existing partition."""
@@ -171,6 +196,10 @@ class TopicEditor:
         old = chunk[place]
         self._old_states.setdefault(partition, old)
         chunk[place] = state
+        if state[REMOVING] or state[ADDING]:
+            self._reassigning.add(partition)
+        else:
+            self._reassigning.discard(partition)
         if old[REPLICAS] is not state[REPLICAS]:
             self._count_replicas(old[REPLICAS], -1)
             self._count_replicas(state[REPLICAS], 1)
@@ -213,7 +242,14 @@ class TopicEditor:
         chunks = tuple([tuple(chunk) if isinstance(chunk, list) else chunk for chunk in self._chunks])
         broker_ids, broker_counts = self._brokers()
         return TopicImage(
-            self.name, topic_id, self.partition_count, chunks, broker_ids, broker_counts, digest % MODULUS
+            self.name,
+            topic_id,
+            self.partition_count,
+            chunks,
+            broker_ids,
+            broker_counts,
+            digest % MODULUS,
+            tuple(sorted(self._reassigning)),
         )
 
 
@@ -225,6 +261,8 @@ def check_topic(topic: TopicImage) -> None:
     assert all(0 < len(chunk) <= CHUNK_PARTITIONS for chunk in topic.chunks), topic
     counts: dict[NodeId, int] = {}
     digest = record_hash(Topic(topic.name, topic.topic_id))
+    reassigning = tuple([number for number, state in enumerate(states) if state[REMOVING] or state[ADDING]])
+    assert reassigning == topic.reassigning, topic
     for number, state in enumerate(states):
         why = misfit(state)
         assert why is None, (topic, number, why)

@@ -31,6 +31,7 @@ from quorum.controller.brokers.sessions import UNKNOWN_OFFSET
 from quorum.controller.partitions.alter_partition import alter_partitions
 from quorum.controller.partitions.balancing import Balancing
 from quorum.controller.partitions.elections import elect_leaders
+from quorum.controller.partitions.reassignments import alter_reassignments
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -53,6 +54,7 @@ from quorum.controller.protocol.commands import (
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders
+from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments
 from quorum.controller.topics.configs import alter_configs
 from quorum.controller.topics.topic_commands import Topics
 
@@ -72,6 +74,7 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     AlterConfigs,
     AlterPartition,
     ElectLeaders,
+    AlterPartitionReassignments,
     AllocateProducerIds,
     BootstrapFeatures,
     RegisterControllerCommand,
@@ -146,6 +149,8 @@ class Controller:
                 return alter_partitions(image, command, brokers.views.of(image), self.config)
             case ElectLeaders():
                 return elect_leaders(image, command, brokers.views.of(image), self.config)
+            case AlterPartitionReassignments():
+                return alter_reassignments(image, command, brokers.views.of(image), self.config)
             case BalanceLeaders():
                 return self._balancing.step(image, now_ms)
             case AllocateProducerIds():

@@ -10,12 +10,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, Uuid
-from metadata_log.format.partition_state import LEADER, REPLICAS
+from metadata_log.format.partition_state import LEADER
 from metadata_log.format.records import TOPIC_RESOURCE, Partition, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.brokers.contact import BrokerState, shown_state
 from quorum.controller.controller import Controller
+from quorum.controller.partitions.target_replicas import target_of
 
 TOPICS_PAGE_MAX: Final = 1_000
 PARTITIONS_PAGE_MAX: Final = 2_000
@@ -57,7 +58,7 @@ def _listing(image: MetadataImage, name: str) -> TopicListing:
 
 def _replication_factor(topic: TopicImage) -> int:
     state = topic.state(0)
-    return 0 if state is None else len(state[REPLICAS])
+    return 0 if state is None else len(target_of(state))
 
 
 class PartitionDescription(NamedTuple):

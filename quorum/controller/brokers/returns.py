@@ -11,6 +11,8 @@ The walk is soft state. Counter-example without a look of the next controller:
     3  The partitions of the other two slices have no leader, although broker 7 could lead them, until broker 7 returns once more.
 So a controller that becomes active looks through all partitions once, in slices too. The controller looks once more when an
 operator sets `unclean.leader.election.enable`: a partition without a leader may have one then.
+
+Both walks also finish reassignments that only wait for an active replica of the target (`target_replicas`).
 """
 
 from collections.abc import Sequence
@@ -21,6 +23,8 @@ from metadata_log.format.partition_state import LEADER
 from metadata_log.format.records import RECOVERING, PartitionChange
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerViews
+from quorum.controller.partitions.reassignments import finished_story
+from quorum.controller.partitions.target_replicas import is_reassigning
 from quorum.controller.partitions.walks import PartitionWalk, Visited
 from quorum.controller.protocol.commands import ElectLeaderless
 from quorum.controller.protocol.config import ControllerConfig
@@ -96,7 +100,7 @@ class Returns:
         self, walk: PartitionWalk, image: MetadataImage, active: frozenset[NodeId], now_ms: int
     ) -> tuple[PartitionChange, ...]:
         def elect(visited: Visited) -> PartitionChange | None:
-            if visited.state[LEADER] != NO_LEADER:
+            if visited.state[LEADER] != NO_LEADER and not is_reassigning(visited.state):
                 return None
             return visited.builder(image, active, self._config).build()
 
@@ -105,6 +109,8 @@ class Returns:
 
 def _story(image: MetadataImage, changes: Sequence[PartitionChange]) -> tuple[LeadersElected, ...]:
     names = {change.topic_id: topic.name for change in changes if (topic := image.topic_by_id(change.topic_id))}
-    named = first_few(f"{names[change.topic_id]}-{change.partition}: {change.leader}" for change in changes)
-    unclean = sum(change.leader_recovery_state == RECOVERING for change in changes)
-    return (LeadersElected(len(changes), named, unclean),) if changes else ()
+    elected = [change for change in changes if change.leader is not None]
+    named = first_few(f"{names[change.topic_id]}-{change.partition}: {change.leader}" for change in elected)
+    unclean = sum(change.leader_recovery_state == RECOVERING for change in elected)
+    told = (LeadersElected(len(elected), named, unclean),) if elected else ()
+    return (*told, *finished_story(image, changes))

@@ -6,6 +6,9 @@ Example. Broker 101 leads orders-0 in leader epoch 5, partition epoch 9, with th
     2  The answer is lost, and 101 sends the same proposal again. Its result is the current state: a retry, granted again.
     3  Broker 101 proposes another ISR for the epochs 5 and 9: INVALID_UPDATE_VERSION. Broker 101 must read the new state first.
 
+A proposal may complete a reassignment (`target_replicas`). If the proposing leader is no replica of the target, the controller
+writes the change, and answers NEW_LEADER_ELECTED: the leader must read the new state before it proposes again.
+
 The order of the checks is part of the protocol: each error code tells the leader another way of being out of date. If the request
 has a higher epoch than this controller's image, a later controller must exist, and this one is deposed: NOT_CONTROLLER.
 """
@@ -27,6 +30,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.election_rules import ElectionRules
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
+from quorum.controller.partitions.reassignments import finished_story
 from quorum.controller.protocol.commands import (
     ANY_BROKER_EPOCH,
     AlterPartition,
@@ -71,6 +75,10 @@ def alter_partitions(
             changes.append(change)
             told.note(change, state[ISR])
             state = merge(state, change)
+            if change.leader not in (None, command.broker_id):
+                text = f"the change was made, and completed a reassignment: broker {change.leader} leads now"
+                results.append(PartitionAlterationResult(*place, ErrorCode.NEW_LEADER_ELECTED, text))
+                continue
         results.append(
             PartitionAlterationResult(
                 *place,
@@ -82,7 +90,9 @@ def alter_partitions(
             )
         )
     reply = AlterPartitionReply(results=tuple(results))
-    return Decision(tuple(changes), reply, happenings=told.happenings(command.broker_id))
+    return Decision(
+        tuple(changes), reply, happenings=(*told.happenings(command.broker_id), *finished_story(image, changes))
+    )
 
 
 class _IsrStory:

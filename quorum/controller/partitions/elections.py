@@ -19,13 +19,14 @@ active between two slices, the client sends the request again; partitions that w
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, NodeId
-from metadata_log.format.partition_state import ELR, ISR, LEADER, REPLICAS, PartitionState
+from metadata_log.format.partition_state import ADDING, ELR, ISR, LEADER, REPLICAS, PartitionState
 from metadata_log.format.records import RECOVERING, PartitionChange
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.election_rules import ElectionRules
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
+from quorum.controller.partitions.target_replicas import former_of
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import (
@@ -165,7 +166,7 @@ def _uncleanly_elected(state: PartitionState, view: BrokerView, wanted: NodeId) 
         raise Rejected(ErrorCode.ELECTION_NOT_NEEDED, text)
     if wanted != NO_LEADER:
         _check_assigned(state, wanted)
-    candidates = state[REPLICAS] if wanted == NO_LEADER else (wanted,)
+    candidates = (*former_of(state), *state[ADDING]) if wanted == NO_LEADER else (wanted,)
     safe = next((each for each in (*state[ISR], *state[ELR]) if each in view.active), None)
     if safe is not None:
         what = "in sync" if safe in state[ISR] else "an eligible leader"

@@ -29,23 +29,31 @@ a safe leader: the high watermark stands still while the ISR is so small. The sa
 
 A broker that stopped without a clean shutdown may have lost the end of its log. Its next registration takes it out of ISR and ELR
 (`distrusting`), and then the last known leader is the best guess (rule 4).
+
+Every clean change also finishes the partition's reassignment, if the new ISR allows it (`target_replicas`), before a leader is
+elected. A replica that leaves the assignment takes no part in the election. The leader epoch then goes up even if the leader
+stays, so that the removed replica notices its removal. An unclean election takes a replica that a reassignment is adding last:
+such a replica may have no records at all.
 """
 
 from collections.abc import Set
 
 from metadata_log.format.ids import NO_LEADER, NodeId, Uuid
 from metadata_log.format.partition_state import (
+    ADDING,
     ELR,
     ISR,
     LAST_KNOWN_ELR,
     LEADER,
     RECOVERY_STATE,
+    REMOVING,
     REPLICAS,
     NodeIds,
     PartitionState,
 )
 from metadata_log.format.records import RECOVERING, PartitionChange
 from quorum.controller.partitions.election_rules import ElectionRules
+from quorum.controller.partitions.target_replicas import Assignment, finished
 
 
 class PartitionChangeBuilder:
@@ -53,6 +61,7 @@ class PartitionChangeBuilder:
 
     __slots__ = (
         "_active",
+        "_assignment",
         "_distrusted",
         "_elr",
         "_is_unclean",
@@ -60,7 +69,6 @@ class PartitionChangeBuilder:
         "_last_known",
         "_partition",
         "_recovery_state",
-        "_replicas",
         "_rules",
         "_state",
         "_topic_id",
@@ -75,7 +83,7 @@ class PartitionChangeBuilder:
         self._state = state
         self._active = active
         self._rules = rules
-        self._replicas: NodeIds = state[REPLICAS]
+        self._assignment = Assignment(state[REPLICAS], state[REMOVING], state[ADDING])
         self._isr: NodeIds = state[ISR]
         self._elr: NodeIds = state[ELR]
         self._last_known: NodeIds = state[LAST_KNOWN_ELR]
@@ -102,6 +110,14 @@ class PartitionChangeBuilder:
         self._recovery_state = recovery_state
         return self
 
+    def with_assignment(self, assignment: Assignment) -> "PartitionChangeBuilder":
+        """Takes other replicas. A dropped replica leaves ISR and ELR; the caller has checked that a safe leader remains."""
+        self._assignment = assignment
+        self._isr = tuple([member for member in self._isr if member in assignment.replicas])
+        self._elr = tuple([member for member in self._elr if member in assignment.replicas])
+        self._last_known = tuple([member for member in self._last_known if member in assignment.replicas])
+        return self
+
     def led_uncleanly_by(self, broker_id: NodeId) -> "PartitionChangeBuilder":
         """Makes an active replica the leader, although it may lack records."""
         assert broker_id in self._active
@@ -113,16 +129,22 @@ class PartitionChangeBuilder:
     def build(self) -> PartitionChange | None:
         """Makes the change; None if nothing changes."""
         self._drop_absent()
+        self._finish_reassignment()
         self._note_eligible()
         leader = self._elected()
         self._note_last_known(leader)
-        state = self._state
+        state, after = self._state, self._assignment
+        before = Assignment(state[REPLICAS], state[REMOVING], state[ADDING])
+        is_replica_removed = after != before and not set(after.replicas).issuperset(before.replicas)
         is_recovery_told = self._is_unclean or self._recovery_state != state[RECOVERY_STATE]
         change = PartitionChange(
             self._topic_id,
             self._partition,
             isr=None if self._isr == state[ISR] else self._isr,
-            leader=None if leader == state[LEADER] else leader,
+            leader=None if leader == state[LEADER] and not is_replica_removed else leader,
+            replicas=None if after.replicas == before.replicas else after.replicas,
+            removing_replicas=None if after.removing == before.removing else after.removing,
+            adding_replicas=None if after.adding == before.adding else after.adding,
             leader_recovery_state=self._recovery_state if is_recovery_told else None,
             elr=None if self._elr == state[ELR] else self._elr,
             last_known_elr=None if self._last_known == state[LAST_KNOWN_ELR] else self._last_known,
@@ -149,7 +171,7 @@ class PartitionChangeBuilder:
 
     def _first_active(self, group: NodeIds) -> NodeId:
         """Returns the first replica of the assignment that is active and in `group`."""
-        for replica in self._replicas:
+        for replica in self._assignment.replicas:
             if replica in group and replica in self._active:
                 return replica
         return NO_LEADER
@@ -157,7 +179,11 @@ class PartitionChangeBuilder:
     def _elected_uncleanly(self) -> NodeId:
         if not self._isr and not self._elr and len(self._last_known) == 1 and self._last_known[0] in self._active:
             return self._last_known[0]
-        return self._first_active(self._replicas) if self._rules.allows_unclean() else NO_LEADER
+        if not self._rules.allows_unclean():
+            return NO_LEADER
+        former = tuple([replica for replica in self._assignment.replicas if replica not in self._assignment.adding])
+        found = self._first_active(former)
+        return found if found != NO_LEADER else self._first_active(self._assignment.adding)
 
     def _drop_absent(self) -> None:
         """Drops inactive members from the ISR of a partition that is about to get its leader back.
@@ -168,18 +194,27 @@ class PartitionChangeBuilder:
             present = tuple([member for member in self._isr if member in self._active])
             self._isr = present or self._isr
 
+    def _finish_reassignment(self) -> None:
+        """Finishes the reassignment, if the ISR allows it, unless the active members of the ISR would all be removed."""
+        after = None if self._is_unclean else finished(self._assignment, self._isr)
+        if after is None:
+            return
+        isr = [member for member in self._isr if member in after.replicas]
+        if not self._active.isdisjoint(isr) or self._active.isdisjoint(self._isr):
+            self.with_assignment(after)
+
     def _note_eligible(self) -> None:
         """Computes the ELR from the ISR: the members that have left an ISR which is too small for the high watermark to move."""
         if not self._rules.keeps_elr:
             return
         state, isr = self._state, self._isr
-        if isr == state[ISR] and not state[ELR] and len(isr) == len(self._replicas):
+        if isr == state[ISR] and not state[ELR] and len(isr) == len(self._assignment.replicas):
             return  # nothing has left
-        if self._is_unclean or len(isr) >= min(self._rules.min_isr(), len(self._replicas)):
+        if self._is_unclean or len(isr) >= min(self._rules.min_isr(), len(self._assignment.replicas)):
             self._elr = ()
             return
         safe = {*state[ISR], *state[ELR]}.difference(isr, (self._distrusted,))
-        self._elr = tuple([replica for replica in self._replicas if replica in safe])
+        self._elr = tuple([replica for replica in self._assignment.replicas if replica in safe])
 
     def _note_last_known(self, leader: NodeId) -> None:
         """Keeps the last leader of a partition that has none."""

@@ -18,6 +18,7 @@ from metadata_log.format.partition_state import ISR, LEADER, REPLICAS
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
+from quorum.controller.partitions.target_replicas import in_sync_wanted
 
 MIN_ISR: Final = "min.insync.replicas"
 
@@ -88,7 +89,7 @@ def _counts_of(topic: TopicImage, min_isr: int) -> PartitionCounts:
         if leader != replicas[0]:
             imbalanced += 1
             offline += leader == NO_LEADER
-        if isr is not replicas and len(isr) < len(replicas):
+        if isr is not replicas and len(isr) < in_sync_wanted(state):
             short += 1
             too_short += len(isr) < min_isr
     return PartitionCounts(topic.partition_count, offline, short, too_short, imbalanced)

@@ -4,7 +4,9 @@
     t-1  replicas 101,102,103  ISR 101,103      leader 101    under-replicated: 102 is not in sync
     t-2  replicas 102          ISR 102          leader -      leaderless: 102 is fenced, and no other broker holds t-2
 
-A partition can be both. A pure function of the image, O(partitions), about 0.1 us each: for a thread, not for an event loop.
+A partition can be both. A partition in reassignment is under-replicated if fewer replicas are in sync than it had, and than it
+will have: the replicas that are being added do not count as missing. A pure function of the image, O(partitions), about 0.1 us
+each: for a thread, not for an event loop.
 """
 
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from metadata_log.format.ids import NO_LEADER
 from metadata_log.format.partition_state import ISR, LEADER, REPLICAS, PartitionState
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
+from quorum.controller.partitions.target_replicas import in_sync_wanted
 
 NAMED_MAX: Final = 1_000
 """How many partitions of each kind are named at most."""
@@ -37,7 +40,7 @@ def _is_leaderless(state: PartitionState) -> bool:
 
 
 def _is_under_replicated(state: PartitionState) -> bool:
-    return state[ISR] is not state[REPLICAS] and len(state[ISR]) < len(state[REPLICAS])
+    return state[ISR] is not state[REPLICAS] and len(state[ISR]) < in_sync_wanted(state)
 
 
 def partition_health(image: MetadataImage, limit: int) -> PartitionHealth:

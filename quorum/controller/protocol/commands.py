@@ -23,6 +23,10 @@ from quorum.controller.protocol.election_commands import (
     ElectLeaders,
     ElectLeadersReply,
 )
+from quorum.controller.protocol.reassignment_commands import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsReply,
+)
 
 NOT_APPENDED: Final[Offset] = -1
 """The `offset` of a reply whose batch is not in the log yet."""
@@ -380,6 +384,7 @@ Command: TypeAlias = (
     | AllocateProducerIds
     | AlterPartition
     | ElectLeaders
+    | AlterPartitionReassignments
     | BalanceLeaders
 )
 
@@ -398,4 +403,5 @@ CommandReply: TypeAlias = (
     | AllocateProducerIdsReply
     | AlterPartitionReply
     | ElectLeadersReply
+    | AlterPartitionReassignmentsReply
 )

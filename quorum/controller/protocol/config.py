@@ -37,6 +37,8 @@ class ControllerConfig(NamedTuple):
     leader_imbalance_percentage: int = 10
     """Maximum share of the partitions that prefer a broker and that others lead, before the broker gets them back
     (`leader.imbalance.per.broker.percentage`)."""
+    reassignment_moves_per_broker_max: int = 100
+    """Maximum number of replicas that reassignments add to one broker at a time (`reassignment.moves.per.broker.max`)."""
     slice_changes_max: int = 1_000
     """Maximum number of partitions that one slice of a fencing or of an election changes, so that no turn is long."""
     slice_partitions_max: int = 10_000
@@ -51,6 +53,7 @@ class ControllerConfig(NamedTuple):
             ("num.partitions", self.default_partitions),
             ("default.replication.factor", self.default_replication_factor),
             ("leader.imbalance.check.interval.seconds", self.leader_imbalance_check_interval_ms),
+            ("reassignment.moves.per.broker.max", self.reassignment_moves_per_broker_max),
             ("partitions_per_request_max", self.partitions_per_request_max),
             ("producer_id_block", self.producer_id_block),
             ("slice_changes_max", self.slice_changes_max),

@@ -215,6 +215,29 @@ class LeadersBalanced:
     first: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ReassignmentsAltered:
+    """A client has begun, replaced or cancelled reassignments. `first` shows some: `orders-0: 101,102 -> 104,102`.
+
+    `finished` of the `begun` ones needed no new replica, and are finished already.
+    """
+
+    kind: ClassVar[str] = "reassignments altered"
+    begun: int
+    finished: int
+    cancelled: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsFinished:
+    """So many partitions have exactly the replicas that a reassignment has asked for. `first` shows some: `orders-0: 104,102`."""
+
+    kind: ClassVar[str] = "reassignments finished"
+    partitions: int
+    first: tuple[str, ...]
+
+
 # --- topics and configs --------------------------------------------------------------------------------------------
 
 
@@ -286,6 +309,8 @@ Happening: TypeAlias = (
     | IsrGrown
     | LeadersElected
     | LeadersBalanced
+    | ReassignmentsAltered
+    | ReassignmentsFinished
     | TopicsCreated
     | PartitionsAdded
     | TopicsDeleted
@@ -295,7 +320,8 @@ Happening: TypeAlias = (
 )
 
 FREQUENT: Final = (
-    TopicsCreated, PartitionsAdded, TopicsDeleted, ConfigsChanged, IsrShrunk, IsrGrown, LeadersElected
+    TopicsCreated, PartitionsAdded, TopicsDeleted, ConfigsChanged, IsrShrunk, IsrGrown, LeadersElected,
+    ReassignmentsAltered, ReassignmentsFinished,
 )  # fmt: skip
 """The kinds of which a client or a broker may cause any number."""
 

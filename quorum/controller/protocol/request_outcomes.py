@@ -53,6 +53,11 @@ from quorum.controller.protocol.election_commands import (
     ElectLeaders,
     ElectLeadersReply,
 )
+from quorum.controller.protocol.reassignment_commands import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsReply,
+    ReassignmentResult,
+)
 
 R = TypeVar("R")
 
@@ -70,7 +75,7 @@ class RequestIdentity(NamedTuple):
 
 _ROWS: Final = {
     result: attrgetter(*(each.name for each in fields(result)))
-    for result in (TopicResult, ConfigResult, ElectionResult)
+    for result in (TopicResult, ConfigResult, ElectionResult, ReassignmentResult)
 }
 """Functions that make plain rows of the results inside a reply."""
 
@@ -143,6 +148,8 @@ def recalled(command: Command, outcome: RequestOutcome) -> CommandReply:
             return AlterConfigsReply(offset, _unpacked(outcome, ConfigResult))
         case ElectLeaders():
             return ElectLeadersReply(offset, _unpacked(outcome, ElectionResult))
+        case AlterPartitionReassignments():
+            return AlterPartitionReassignmentsReply(offset, _unpacked(outcome, ReassignmentResult))
         case FenceBroker():
             return FenceBrokerReply(offset, command.broker_id)
         case UnregisterBroker():

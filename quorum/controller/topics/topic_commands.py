@@ -14,10 +14,10 @@ from itertools import product
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ZERO_UUID, NodeId, Uuid
-from metadata_log.format.partition_state import REPLICAS
 from metadata_log.format.records import RECOVERED, TOPIC_RESOURCE, Config, MetadataRecord, Partition, RemoveTopic, Topic
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerView
+from quorum.controller.partitions.target_replicas import target_of
 from quorum.controller.protocol.commands import (
     DEFAULT_COUNT,
     CreatePartitions,
@@ -184,7 +184,7 @@ class Topics:
             )
         first = topic.state(0)
         assert first is not None
-        replication_factor = len(first[REPLICAS])
+        replication_factor = len(target_of(first))
         if grow.assignment:
             if len(grow.assignment) != new:
                 raise Rejected(
@@ -257,7 +257,7 @@ def _refused(image: MetadataImage, name: str, rejected: Rejected) -> TopicResult
     first = topic.state(0)
     assert first is not None
     return TopicResult(
-        name, rejected.code, rejected.message, topic.topic_id, topic.partition_count, len(first[REPLICAS])
+        name, rejected.code, rejected.message, topic.topic_id, topic.partition_count, len(target_of(first))
     )
 
 

@@ -57,6 +57,7 @@ from quorum.controller.protocol.commands import (
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
+from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.protocol.request_outcomes import RequestIdentity, outcome_of
 from quorum.controller.topics.config_keys import KEYS
 from tests.quorum.controller.cluster import Cluster, incarnation
@@ -144,6 +145,9 @@ def some(of: st.SearchStrategy[Any], at_most: int = 4) -> st.SearchStrategy[tupl
 
 
 ASSIGNMENT: Final = some(some(ANY_BROKER))
+REASSIGNMENT: Final = st.builds(
+    Reassignment, ANY_NAME, st.one_of(st.integers(0, 2), ANY_NUMBER), st.one_of(st.none(), some(ANY_BROKER))
+)
 KEY: Final = st.one_of(st.sampled_from(sorted({key for keys in KEYS.values() for key in keys})), ANY_TEXT)
 VALUE: Final = st.one_of(
     st.sampled_from(
@@ -234,6 +238,7 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
         st.builds(DeleteTopics, some(ANY_NAME)),
         st.builds(AlterConfigs, some(ALTERATION), st.booleans()),
         st.builds(ElectLeaders, some(st.builds(TopicPartition, ANY_NAME, COUNT))),
+        st.builds(AlterPartitionReassignments, some(REASSIGNMENT), st.booleans(), st.booleans()),
         alterations(image),
         contacts(image),
         identified(image).map(lambda known: AllocateProducerIds(known[0], known[1])),
@@ -258,7 +263,8 @@ SILENT: Final = (AllocateProducerIds,)
 HAPPENINGS_MAX: Final = 4
 """A decision has no more: the first of `LogDirectoriesLost`, `BrokerFenced`, `ReplicasMoved`, `BrokerRegistered`."""
 CLIENTS: Final = (
-    CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, ElectLeaders, FenceBroker, UnregisterBroker
+    CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, ElectLeaders, AlterPartitionReassignments, FenceBroker,
+    UnregisterBroker,
 )  # fmt: skip
 """Requests that may have an id."""
 

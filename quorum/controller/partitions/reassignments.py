@@ -1,0 +1,240 @@
+"""Reassignments: an operator gives partitions other replicas, and the brokers copy the data meanwhile (KIP-455).
+
+Example. orders-0 has the replicas 101,102,103; broker 101 is to be emptied.
+    1  The operator asks for 104,102,103. The controller writes the replicas 104,102,103,101, adding 104, removing 101.
+    2  Broker 104 copies the data. The leader, 101, proposes an ISR with 104 (`alter_partition`).
+    3  The ISR has all of the target: the same change removes 101, and broker 104 leads, if 101 has led (`partition_changes`).
+
+A new target replaces the one in progress. The former replicas stay those of step 1, so a cancellation, which has no target,
+always leads back to them. A replica that only the replaced target had is dropped at once.
+
+*Nothing leads to a loss of records.* Counter-example: 101, 102 and 103 die in step 2, and the ISR is 104 alone. If the controller
+cancelled now, no former replica would have all records. So a cancellation or a new target that would leave the partition without
+a leader is refused (INVALID_REPLICA_ASSIGNMENT).
+
+*The copies are bounded.* At most `reassignment.moves.per.broker.max` replicas are added to one broker at a time. A partition
+above that is refused with THROTTLING_QUOTA_EXCEEDED, and the client asks again when others are finished. Nothing waits in the
+controller.
+
+The controller decides a request slice by slice, each slice one batch, so that no turn is long.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NO_LEADER, NodeId
+from metadata_log.format.partition_state import ADDING, ELR, ISR, LEADER, REMOVING, NodeIds, PartitionState, merge
+from metadata_log.format.records import PartitionChange
+from metadata_log.format.records.levels import FIELD_LEVELS
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topic_image import TopicImage
+from quorum.controller.partitions.broker_view import BrokerView
+from quorum.controller.partitions.election_rules import ElectionRules
+from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
+from quorum.controller.partitions.target_replicas import Assignment, begun, former_of, is_reassigning, target_of
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.feature_gate import require_level
+from quorum.controller.protocol.happenings import (
+    NAMED_MAX,
+    Happening,
+    ReassignmentsAltered,
+    ReassignmentsFinished,
+    first_few,
+)
+from quorum.controller.protocol.reassignment_commands import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsReply,
+    Reassignment,
+    ReassignmentResult,
+)
+from quorum.controller.protocol.topic_rules import REPLICATION_FACTOR_MAX, Rejected
+
+_LEVEL: Final = FIELD_LEVELS[PartitionChange]["adding_replicas"]
+"""The level of `metadata.version` from which on there are reassignments."""
+
+
+def alter_reassignments(
+    image: MetadataImage, command: AlterPartitionReassignments, view: BrokerView, config: ControllerConfig
+) -> Decision:
+    """Decides the next slice of the partitions, each by itself. The reply of the last slice has all results.
+
+    Raises:
+        ControllerError: POLICY_VIOLATION for too many partitions, INVALID_REQUEST for a partition named twice,
+            UNSUPPORTED_VERSION at the first level of metadata.version. Nothing was done.
+    """
+    require_level(image, _LEVEL, "a reassignment")
+    if not command.done:
+        _check_request(command, config)
+    now, later = command.partitions[: config.slice_changes_max], command.partitions[config.slice_changes_max :]
+    work = _Slice(image, command, view, config)
+    results = [work.result(wanted) for wanted in now]
+    done = (*command.done, *results)
+    then = None
+    if later:
+        then = AlterPartitionReassignments(later, command.allow_replication_factor_change, command.validate_only, done)
+    records = () if command.validate_only else tuple(work.changes)
+    return Decision(records, AlterPartitionReassignmentsReply(results=done), then, work.story() if records else ())
+
+
+def _check_request(command: AlterPartitionReassignments, config: ControllerConfig) -> None:
+    limit, places = config.partitions_per_request_max, command.partitions
+    if len(places) > limit:
+        raise ControllerError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request names {len(places):,} partitions; at most {limit:,} are allowed; nothing was done",
+        )
+    seen: set[tuple[str, int]] = set()
+    for topic, partition, _ in places:
+        if (topic, partition) in seen:
+            text = f"partition {partition} of topic {topic!r} is named twice; nothing was done"
+            raise ControllerError(ErrorCode.INVALID_REQUEST, text)
+        seen.add((topic, partition))
+
+
+def moves_by_broker(image: MetadataImage) -> Counter[NodeId]:
+    """Counts the replicas that are being added to each broker. O(topics), plus the partitions in reassignment."""
+    moves: Counter[NodeId] = Counter()
+    for topic in image.topics_by_id.unordered_values():
+        for number in topic.reassigning:
+            state = topic.state(number)
+            assert state is not None
+            moves.update(state[ADDING])
+    return moves
+
+
+class _Slice:
+    """The partitions of one batch."""
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        command: AlterPartitionReassignments,
+        view: BrokerView,
+        config: ControllerConfig,
+    ) -> None:
+        self._image = image
+        self._command = command
+        self._view = view
+        self._config = config
+        self._moves = moves_by_broker(image)
+        if command.validate_only:  # the image does not have the moves that earlier slices would have begun
+            self._moves.update(broker_id for result in command.done for broker_id in result.adding)
+        self.changes: list[PartitionChange] = []
+        self._told: list[str] = []
+        self._finished = self._cancelled = 0
+
+    def result(self, wanted: Reassignment) -> ReassignmentResult:
+        """Decides one partition."""
+        try:
+            topic, state = self._found(wanted)
+            after = self._altered(topic, state, wanted)
+        except Rejected as e:
+            return ReassignmentResult(wanted.topic, wanted.partition, e.code, e.message)
+        return ReassignmentResult(wanted.topic, wanted.partition, adding=after[ADDING], removing=after[REMOVING])
+
+    def _found(self, wanted: Reassignment) -> tuple[TopicImage, PartitionState]:
+        topic = self._image.topic(wanted.topic)
+        if topic is None:
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+        state = topic.state(wanted.partition)
+        if state is None:
+            count = topic.partition_count
+            text = f"the topic has {count} partitions, 0 to {count - 1}"
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        return topic, state
+
+    def _altered(self, topic: TopicImage, state: PartitionState, wanted: Reassignment) -> PartitionState:
+        """Returns the state after the change, which may be none. Raises Rejected."""
+        if wanted.replicas is None:
+            if not is_reassigning(state):
+                text = "no reassignment of this partition is in progress"
+                raise Rejected(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, text)
+            assignment = Assignment(former_of(state))
+        else:
+            self._check_target(state, wanted.replicas)
+            assignment = begun(state, wanted.replicas)
+        self._check_leader_stays(state, assignment)
+        rules = ElectionRules(self._image, self._config, topic.name)
+        builder = PartitionChangeBuilder(topic.topic_id, wanted.partition, state, self._view.active, rules)
+        change = builder.with_assignment(assignment).build()
+        if change is None:
+            return state
+        after = merge(state, change)
+        for broker_id in set(after[ADDING]) - set(state[ADDING]):
+            self._check_bound(broker_id)
+        self._moves.update(after[ADDING])
+        self._moves.subtract(state[ADDING])
+        self.changes.append(change)
+        self._note(wanted, state, after)
+        return after
+
+    def _check_target(self, state: PartitionState, target: NodeIds) -> None:
+        problem: str | None = None
+        if not 1 <= len(target) <= REPLICATION_FACTOR_MAX:
+            problem = f"the target has {len(target)} replicas: 1 to {REPLICATION_FACTOR_MAX} are allowed"
+        elif len(set(target)) != len(target):
+            problem = f"the target {_shown(target)} names a broker twice"
+        else:
+            unknown = next((each for each in target if each not in self._image.brokers), None)
+            if unknown is not None:
+                problem = f"the target {_shown(target)} names broker {unknown}, which is not registered"
+        if problem is not None:
+            raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+        had = len(former_of(state))
+        if not self._command.allow_replication_factor_change and len(target) != had:
+            text = f"the target has {len(target)} replicas and the partition {had}, which the request does not allow"
+            raise Rejected(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+
+    def _check_leader_stays(self, state: PartitionState, assignment: Assignment) -> None:
+        """Checks that replicas which are dropped at once leave a leader, or, of a partition without one, somebody in sync."""
+        safe = (*state[ISR], *state[ELR])
+        kept = [each for each in safe if each in assignment.replicas]
+        if len(kept) == len(safe):
+            return
+        if kept and (state[LEADER] == NO_LEADER or not self._view.active.isdisjoint(kept)):
+            return
+        raise Rejected(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"only {_shown(safe)} may lead without a loss, and none of {_shown(assignment.replicas)} is among them and active; "
+            f"nothing was changed: wait until one of them is in sync",
+        )
+
+    def _check_bound(self, broker_id: NodeId) -> None:
+        if self._moves[broker_id] >= self._config.reassignment_moves_per_broker_max:
+            raise Rejected(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"broker {broker_id} is getting {self._moves[broker_id]} replicas already, as many as "
+                f"reassignment.moves.per.broker.max allows; ask again when some of them are in sync",
+            )
+
+    def _note(self, wanted: Reassignment, before: PartitionState, after: PartitionState) -> None:
+        self._cancelled += wanted.replicas is None
+        self._finished += wanted.replicas is not None and not is_reassigning(after)
+        if len(self._told) < NAMED_MAX:
+            moved = f"{_shown(target_of(before))} -> {_shown(target_of(after))}"
+            self._told.append(f"{wanted.topic}-{wanted.partition}: {moved}")
+
+    def story(self) -> tuple[ReassignmentsAltered, ...]:
+        """The happening of the slice."""
+        begun_count = len(self.changes) - self._cancelled
+        return (ReassignmentsAltered(begun_count, self._finished, self._cancelled, tuple(self._told)),)
+
+
+def _shown(replicas: Iterable[NodeId]) -> str:
+    return ",".join(map(str, replicas))
+
+
+def finished_story(image: MetadataImage, changes: Iterable[PartitionChange]) -> tuple[Happening, ...]:
+    """The happening of the reassignments that `changes`, made by brokers' news, have finished; none if there are none."""
+    named: list[str] = []
+    for change in changes:
+        if change.removing_replicas == () or change.adding_replicas == ():
+            topic = image.topic_by_id(change.topic_id)
+            assert topic is not None
+            state = topic.state(change.partition)
+            assert state is not None
+            named.append(f"{topic.name}-{change.partition}: {_shown(target_of(state))}")
+    return (ReassignmentsFinished(len(named), first_few(named)),) if named else ()

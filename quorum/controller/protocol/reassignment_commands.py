@@ -1,0 +1,48 @@
+"""The command that moves replicas of partitions to other brokers, and its reply (Kafka's AlterPartitionReassignments,
+KIP-455)."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, Offset
+
+
+class Reassignment(NamedTuple):
+    """The replicas that a partition shall have, the preferred leader first. None cancels the reassignment in progress."""
+
+    topic: str
+    partition: int
+    replicas: tuple[NodeId, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentResult:
+    """The result for one partition: what is being added and removed now. Both are empty if nothing is in progress any more."""
+
+    topic: str
+    partition: int
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    adding: tuple[NodeId, ...] = ()
+    removing: tuple[NodeId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionReassignments:
+    """Begin, replace or cancel the reassignments of these partitions."""
+
+    partitions: tuple[Reassignment, ...]
+    allow_replication_factor_change: bool = True
+    """False: a target with another number of replicas than the partition had is refused."""
+    validate_only: bool = False
+    done: tuple[ReassignmentResult, ...] = ()
+    """The results of the partitions that the same request named before these: they were decided in earlier batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionReassignmentsReply:
+    """The results are in the order of the partitions in the request."""
+
+    offset: Offset = -1
+    results: tuple[ReassignmentResult, ...] = ()
