@@ -9,7 +9,7 @@ an answer. `clients.calls` says how a call finds the leader, and what becomes of
         await client.create_topic("orders", partitions=12, replication_factor=3)
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from quorum_rpc.v1 import admin_pb2, common_pb2, voter_pb2
@@ -165,6 +165,47 @@ class AdminClient(Calls):
         topics = [admin_pb2.TopicPartitions(topic=name, partitions=numbers) for name, numbers in partitions.items()]
         request = admin_pb2.ElectLeadersRequest(topics=topics, election_type=election_type, leader_id=leader_id)
         return await self.call(request, admin_pb2.ElectLeadersResponse)
+
+    # --- reassignments ---------------------------------------------------------------------------------------------
+
+    async def alter_partition_reassignments(
+        self,
+        targets: Mapping[tuple[str, int], Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        validate_only: bool = False,
+    ) -> admin_pb2.AlterPartitionReassignmentsResponse:
+        """Gives partitions, by topic and number, the replicas on these brokers; at most 10,000. Each has a result.
+
+        None cancels the reassignment in progress. THROTTLING_QUOTA_EXCEEDED: ask again for that partition in a moment.
+        """
+        request = admin_pb2.AlterPartitionReassignmentsRequest(
+            partitions=[
+                admin_pb2.PartitionReassignment(
+                    topic=topic,
+                    partition=partition,
+                    target=None if target is None else admin_pb2.ReplicaList(broker_ids=target),
+                )
+                for (topic, partition), target in targets.items()
+            ],
+            allow_replication_factor_change=allow_replication_factor_change,
+            validate_only=validate_only,
+        )
+        return await self.call(request, admin_pb2.AlterPartitionReassignmentsResponse)
+
+    async def list_partition_reassignments(
+        self, page_size: int = 0, page_token: bytes = b""
+    ) -> admin_pb2.ListPartitionReassignmentsResponse:
+        """Returns one page of the partitions in reassignment, by topic and number."""
+        request = admin_pb2.ListPartitionReassignmentsRequest(page_size=page_size, page_token=page_token)
+        return await self.call(request, admin_pb2.ListPartitionReassignmentsResponse)
+
+    async def reassignments(self, page_size: int = 0) -> AsyncIterator[admin_pb2.OngoingReassignment]:
+        """Yields the partitions in reassignment, by topic and number."""
+        request = admin_pb2.ListPartitionReassignmentsRequest(page_size=page_size)
+        async for page in self.pages(request, admin_pb2.ListPartitionReassignmentsResponse):
+            for reassignment in page.reassignments:
+                yield reassignment
 
     # --- brokers ---------------------------------------------------------------------------------------------------
 

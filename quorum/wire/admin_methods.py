@@ -15,6 +15,7 @@ from quorum_rpc.v1 import admin_pb2
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset
 from quorum.controller import views
+from quorum.controller.ongoing_reassignments import ongoing_reassignments
 from quorum.controller.partitions.partition_health import partition_health
 from quorum.controller.protocol.commands import Command, FenceBroker, UnregisterBroker
 from quorum.controller.topics.described_configs import EFFECTIVE_PAGE_MAX, RESOURCES_PAGE_MAX, describe_configs
@@ -24,6 +25,7 @@ from quorum.runtime.protocol.requests import ReadView, Refused
 from quorum.wire.convert import convert_admin as convert
 from quorum.wire.convert import convert_membership as membership
 from quorum.wire.convert import convert_reads as reads
+from quorum.wire.convert import convert_reassignments as moves
 from quorum.wire.convert import pages
 from quorum.wire.snapshot_hashes import SnapshotHashes
 
@@ -129,6 +131,14 @@ def _describe_configs(request: admin_pb2.DescribeConfigsRequest, view: ReadView)
     return reads.to_describe_configs_response(described, token, view.as_of_offset, with_defaults=request.with_defaults)
 
 
+def _list_reassignments(
+    request: admin_pb2.ListPartitionReassignmentsRequest, view: ReadView
+) -> admin_pb2.ListPartitionReassignmentsResponse:
+    place = pages.any_place_of(request.page_token)
+    page = ongoing_reassignments(view.image, place, pages.page_size(request.page_size))
+    return moves.to_list_reassignments_response(page, view.as_of_offset)
+
+
 def _count_partitions(request: admin_pb2.ListBrokersRequest, view: ReadView) -> views.BrokerCounts:
     _brokers_wanted(request)  # a bad request is refused before the count
     return views.broker_counts(view.image)
@@ -202,11 +212,13 @@ ROWS: Final[tuple[Row, ...]] = (
     Submitted("DeleteTopics", convert.from_delete_topics, convert.to_delete_topics_response),
     Submitted("IncrementalAlterConfigs", convert.from_alter_configs, convert.to_alter_configs_response),
     Submitted("ElectLeaders", convert.from_elect_leaders, convert.to_elect_leaders_response),
+    Submitted("AlterPartitionReassignments", moves.from_alter_reassignments, moves.to_alter_reassignments_response),
     Submitted("FenceBroker", lambda request: FenceBroker(request.broker_id), convert.to_mutation_response),
     Submitted("UnregisterBroker", lambda request: UnregisterBroker(request.broker_id), convert.to_mutation_response),
     Viewed("ListTopics", _list_topics),
     Viewed("DescribeTopics", _describe_topics),
     Viewed("DescribeConfigs", _describe_configs),
+    Viewed("ListPartitionReassignments", _list_reassignments),
     Counted("ListBrokers", _count_partitions, _list_brokers),
     Counted(
         "DescribePartitionHealth",

@@ -40,6 +40,8 @@ ADMIN: Final[Mapping[str, Kind]] = {
     "IncrementalAlterConfigs": Kind.CHANGE_ONCE,
     "DescribeConfigs": Kind.READ,
     "ElectLeaders": Kind.CHANGE_ONCE,
+    "AlterPartitionReassignments": Kind.CHANGE_ONCE,
+    "ListPartitionReassignments": Kind.READ,
     "ListBrokers": Kind.READ,
     "FenceBroker": Kind.CHANGE_ONCE,
     "UnregisterBroker": Kind.CHANGE_ONCE,

@@ -54,13 +54,21 @@ def number_token(number: int) -> bytes:
 
 def place_of(token: bytes, names: tuple[str, ...]) -> TopicPlace | None:
     """Returns the place in the described topics at which the page begins; None for the first page."""
+    place = any_place_of(token)
+    if place is not None and place.topic not in names:
+        raise BadMessage(_UNKNOWN)
+    return place
+
+
+def any_place_of(token: bytes) -> TopicPlace | None:
+    """Returns the place at which the page begins, of any topic; None for the first page."""
     if not token:
         return None
     try:
         found = client_pb2.MetadataCursor.FromString(token)
     except DecodeError as e:
         raise BadMessage(_UNKNOWN) from e
-    if found.partition < 0 or found.topic not in names:
+    if found.partition < 0:
         raise BadMessage(_UNKNOWN)
     return TopicPlace(found.topic, found.partition, found.topic_id)
 

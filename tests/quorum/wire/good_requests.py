@@ -113,6 +113,15 @@ def _operators() -> dict[str, Any]:
         "ElectLeaders": admin_pb2.ElectLeadersRequest(
             context=CONTEXT, topics=[admin_pb2.TopicPartitions(topic="moved", partitions=[0])]
         ),
+        "AlterPartitionReassignments": admin_pb2.AlterPartitionReassignmentsRequest(
+            context=CONTEXT,
+            partitions=[
+                admin_pb2.PartitionReassignment(
+                    topic="moved", partition=0, target=admin_pb2.ReplicaList(broker_ids=[0, 1])
+                )
+            ],
+        ),
+        "ListPartitionReassignments": admin_pb2.ListPartitionReassignmentsRequest(context=CONTEXT, page_size=10),
         "FenceBroker": admin_pb2.FenceBrokerRequest(context=CONTEXT, broker_id=2),
         "UnregisterBroker": admin_pb2.UnregisterBrokerRequest(context=CONTEXT, broker_id=2),
         "DescribeQuorum": admin_pb2.DescribeQuorumRequest(context=CONTEXT),

@@ -21,6 +21,11 @@ NEED_A_STATE: Final = {
     "VoterService.RemoveVoter": {"BROKER_NOT_AVAILABLE"},
     "VoterService.UpdateVoter": {"BROKER_NOT_AVAILABLE"},
     "AdminService.DeleteTopics": {"POLICY_VIOLATION", "TOPIC_DELETION_DISABLED"},
+    "AdminService.AlterPartitionReassignments": {
+        "UNSUPPORTED_VERSION",
+        "INVALID_REPLICATION_FACTOR",
+        "THROTTLING_QUOTA_EXCEEDED",
+    },
     "AdminService.ElectLeaders": {"PREFERRED_LEADER_NOT_AVAILABLE", "ELIGIBLE_LEADERS_NOT_AVAILABLE"},
     "AdminService.RemoveVoter": {"NOT_READY"},
 }

@@ -8,6 +8,7 @@ import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, client_pb2
 
 from metaquorum import AdminClient
+from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.topics.described_configs import EFFECTIVE_PAGE_MAX, RESOURCES_PAGE_MAX
 from service_kit.rpc.api_methods import ADMIN, API, Kind
 from tests.quorum.wire.fake_node import FakeNode
@@ -35,7 +36,14 @@ def test_every_read_is_paged_in_one_way() -> None:
                 )
                 types = (fields["page_size"].type, fields["page_token"].type, answered["next_page_token"].type)
                 found[method.name] = types
-    assert set(found) == {"ListTopics", "DescribeTopics", "DescribeConfigs", "ListBrokers", "Metadata"}
+    assert set(found) == {
+        "ListTopics",
+        "DescribeTopics",
+        "DescribeConfigs",
+        "ListBrokers",
+        "ListPartitionReassignments",
+        "Metadata",
+    }
     assert len(set(found.values())) == 1, found
     assert not SMALL - {*ADMIN, *API["ClusterMetadataService"]}
 
@@ -50,6 +58,7 @@ LISTS: dict[str, Callable[[AdminClient, int], AsyncIterator[Any]]] = {
     "topics with partitions": lambda client, size: client.described_topics(NAMES, size),
     "configs": lambda client, size: client.described_configs([*map(_topic, NAMES)], size),
     "brokers": lambda client, size: client.brokers(size),
+    "reassignments": lambda client, size: client.reassignments(size),
 }
 
 
@@ -57,8 +66,11 @@ LISTS: dict[str, Callable[[AdminClient, int], AsyncIterator[Any]]] = {
 async def test_pages_of_any_size_together_are_the_whole_list(client: AdminClient, node: FakeNode, what: str) -> None:
     for name in NAMES:
         node.cluster.create(name, 3, 3)
+    node.cluster.register(7)
+    moved = [Reassignment(name, number, (0, 1, 2, 7)) for name, number in zip("bbdae", (2, 0, 1, 0, 2), strict=True)]
+    node.cluster.run(AlterPartitionReassignments(tuple(moved)))
     whole = [each.SerializeToString() async for each in LISTS[what](client, 0)]
-    assert len(whole) == (3 if what == "brokers" else 5)
+    assert len(whole) == (4 if what == "brokers" else 5)
     for page_size in (1, 2, 3, 4, 7, 1 << 30):
         assert [each.SerializeToString() async for each in LISTS[what](client, page_size)] == whole
 

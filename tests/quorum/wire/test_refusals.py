@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 import pytest
-from quorum_rpc.v1.admin_pb2 import ConfigResource, ReplicaList
+from quorum_rpc.v1.admin_pb2 import ConfigResource, PartitionReassignment, ReplicaList
 from quorum_rpc.v1.client_pb2 import MetadataCursor
 from quorum_rpc.v1.common_pb2 import FeatureRange
 
@@ -428,6 +428,23 @@ OPERATORS: Final = {
         of_operators("topics.0.partitions", [0, 0], E.INVALID_REQUEST),
         of_operators("topics.0.partitions", [0] * 10_001, E.INVALID_REQUEST),
         Row("10,001 topics", busy, many("topics", 10_001), E.INVALID_REQUEST),
+    ),
+    "AlterPartitionReassignments": (
+        *CHANGES,
+        of_operators("partitions.0.topic", "nobody", E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_operators("partitions.0.topic", LONG, E.INVALID_REQUEST),
+        of_operators("partitions.0.partition", -1, E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_operators("partitions.0.target.broker_ids", [77], E.INVALID_REPLICA_ASSIGNMENT),
+        of_operators("partitions.0.target.broker_ids", [1, 1], E.INVALID_REPLICA_ASSIGNMENT),
+        of_operators("partitions.0.target.broker_ids", [], E.INVALID_REPLICA_ASSIGNMENT),
+        of_operators("partitions", [PartitionReassignment(topic="moved")], E.NO_REASSIGNMENT_IN_PROGRESS),
+        Row("twice the same", busy, many("partitions", 2), E.INVALID_REQUEST),
+        Row("10,001 partitions", busy, many("partitions", 10_001), E.INVALID_REQUEST),
+        of_operators("partitions.0.target.broker_ids", [1] * 300_001, E.INVALID_REQUEST),
+    ),
+    "ListPartitionReassignments": (
+        *PAGES,
+        of_operators("page_token", MetadataCursor(topic="orders", partition=-1).SerializeToString(), E.INVALID_REQUEST),
     ),
     "FenceBroker": (
         *CHANGES,
