@@ -30,6 +30,8 @@ from broker_agent.wire import ClusterMetadata, describe
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, check_identity, read_identity
 from metadata_log.format.records import (
+    ELR_VERSION,
+    ELR_VERSION_MAX,
     METADATA_VERSION,
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
@@ -54,6 +56,7 @@ from service_kit.security.served_certificate import ServedCertificate
 FEATURES = (
     FeatureRange(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_MAX),
     FeatureRange(STATE_REASONS, 0, 1),
+    FeatureRange(ELR_VERSION, 0, ELR_VERSION_MAX),
 )
 """The features of this release."""
 WATCHDOG_INTERVAL_S = 1.0

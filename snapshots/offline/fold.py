@@ -275,9 +275,9 @@ class _Totals:
             elif isinstance(record, RegisterBroker):
                 self._brokers[record.broker_id] = record.fenced
             elif isinstance(record, Partition):
-                # The last member of an ISR stays in the ISR even when fenced and without leadership, so that the log
-                # still says who has the data.
-                for broker_id in record.isr if len(record.isr) > 1 or record.leader in record.isr else ():
+                # The ISR of a partition without a leader may have fenced members, so that the log still says who has
+                # the data.
+                for broker_id in record.isr if record.leader in record.isr else ():
                     self._examples.setdefault(("isr", broker_id), f"{topic}-{record.partition}")
                 for broker_id in record.replicas:
                     self._examples.setdefault(("replica", broker_id), f"{topic}-{record.partition}")

@@ -53,6 +53,8 @@ from metadata_log.format.records.clients import (
     RequestOutcome,
 )
 from metadata_log.format.records.levels import (
+    ELR_VERSION,
+    ELR_VERSION_MAX,
     METADATA_VERSION,
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
@@ -100,6 +102,8 @@ from metadata_log.format.records.transactions import AbortTransaction, BeginTran
 
 __all__ = [
     "BROKER_RESOURCE",
+    "ELR_VERSION",
+    "ELR_VERSION_MAX",
     "EXTERNAL_DATA_PLANE",
     "FIRST_CONTROL_TYPE",
     "FROM_OFFSET",

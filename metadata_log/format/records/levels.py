@@ -22,6 +22,11 @@ METADATA_VERSION: Final = "metadata.version"
 METADATA_VERSION_MIN: Final = 1
 METADATA_VERSION_MAX: Final = 2
 """The lowest and the highest level that this release supports."""
+ELR_VERSION: Final = "eligible.leader.replicas.version"
+"""Name of the feature whose level 1 lets controllers keep eligible leader replicas (KIP-966). Level 1 needs the level 2 of
+`metadata.version`, because the records have ELR fields from that level on."""
+ELR_VERSION_MAX: Final = 1
+"""The highest level that this release supports; the lowest is 0."""
 
 RECORD_LEVELS: Final[dict[type, int]] = {
     BeginTransaction: 2,

@@ -22,13 +22,13 @@ from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.admission import check_may_be_fenced, check_may_be_unregistered
 from quorum.controller.brokers.contact import BrokerState, Next, next_state, state_of
 from quorum.controller.brokers.departures import Cause, Departures
-from quorum.controller.brokers.registration import check_registration, registration_record
+from quorum.controller.brokers.registration import check_registration, may_have_lost_records, registration_record
 from quorum.controller.brokers.returns import Returns
 from quorum.controller.brokers.sessions import Session, Sessions
 from quorum.controller.brokers.shutdowns import Shutdowns
 from quorum.controller.brokers.state_records import StateRecords
 from quorum.controller.partitions.broker_view import BrokerViews
-from quorum.controller.partitions.election_rules import UNCLEAN_KEY
+from quorum.controller.partitions.election_rules import UNCLEAN_KEY, keeps_elr
 from quorum.controller.protocol.commands import (
     BrokerContact,
     BrokerContactReply,
@@ -102,13 +102,16 @@ class Brokers:
         moves: tuple[MetadataRecord, ...] = ()
         told: tuple[Happening, ...] = ()
         kind = Registration.NEW if old is None else Registration.RESTARTED
-        if old is not None and not old.fenced:
-            kind = Registration.SUPERSEDES
-            left = self._departures.step(image, old.broker_id, Cause(StateReason.SUPERSEDED), now_ms)
+        is_unclean = old is not None and keeps_elr(image) and may_have_lost_records(old, command)
+        if old is not None and (not old.fenced or is_unclean):
+            why = StateReason.REGISTERED if old.fenced else StateReason.SUPERSEDED
+            left = self._departures.step(image, old.broker_id, Cause(why, is_unclean=is_unclean), now_ms)
             if not left.is_last:
                 return Decision(left.changes, RegisterBrokerReply(), command, left.happenings)
-            moves = left.changes
-            told = (BrokerFenced(old.broker_id, old.broker_epoch, *left.cause), *left.happenings)
+            moves, told = left.changes, left.happenings
+            if not old.fenced:
+                kind = Registration.SUPERSEDES
+                told = (BrokerFenced(old.broker_id, old.broker_epoch, *left.cause[:2]), *told)
         self._forget(command.broker_id)
         record = self._state_records.registered(image, registration_record(command, None))
         registered = BrokerRegistered(command.broker_id, kind, previous_epoch=None if old is None else old.broker_epoch)
@@ -174,7 +177,7 @@ class Brokers:
         if not left.is_last:
             return Decision(left.changes, reply, ContinueFencing(broker.broker_id), left.happenings)
         self._forget(broker.broker_id)
-        why, silent_ms = left.cause
+        why, silent_ms, _ = left.cause
         fence = self._state_records.change(image, broker, why, fenced=True)
         fenced = BrokerFenced(broker.broker_id, broker.broker_epoch, why, silent_ms)
         return Decision((*left.changes, fence), reply, happenings=(fenced, *left.happenings))
@@ -258,7 +261,8 @@ class Brokers:
         if contact.offline_log_dirs and not set(broker.log_dirs).isdisjoint(contact.offline_log_dirs):
             return self._lose_log_dirs(image, broker, contact, now_ms)
         if not broker.log_dirs and not broker.fenced:  # a failover has cut the fencing of `_lose_log_dirs` short
-            return self._fence(image, broker, Cause(StateReason.LOG_DIRECTORIES_LOST), BrokerContactReply(), now_ms)
+            cause = Cause(StateReason.LOG_DIRECTORIES_LOST, is_unclean=True)
+            return self._fence(image, broker, cause, BrokerContactReply(), now_ms)
         if broker.fenced or broker.in_controlled_shutdown or contact.wants_fence or contact.wants_shut_down:
             return self._change_state(image, broker, contact, session, now_ms)
         return self._others_may_go(image) if self._shutdowns.any else NOTHING_NEW
@@ -332,7 +336,7 @@ class Brokers:
         )
         if kept or broker.fenced:
             return Decision((change,), BrokerContactReply(), happenings=(lost,))
-        cause = Cause(StateReason.LOG_DIRECTORIES_LOST)
+        cause = Cause(StateReason.LOG_DIRECTORIES_LOST, is_unclean=True)
         fencing = self._fence(image, broker, cause, BrokerContactReply(), now_ms)
         return Decision((change, *fencing.records), fencing.reply, fencing.then, (lost, *fencing.happenings))
 

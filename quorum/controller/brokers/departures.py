@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from metadata_log.format.ids import NodeId, Offset
-from metadata_log.format.partition_state import ISR
+from metadata_log.format.partition_state import ELR, ISR
 from metadata_log.format.records import PartitionChange
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerViews
+from quorum.controller.partitions.election_rules import keeps_elr
 from quorum.controller.partitions.walks import PartitionWalk, Visited
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.happenings import ReplicasMoved, StateReason
@@ -28,10 +29,13 @@ STALLED_WALK_MS: Final = 1_000
 
 
 class Cause(NamedTuple):
-    """The reason of a fencing. `silent_ms`: how long the broker was not heard, if its session has ended."""
+    """The reason of a fencing."""
 
     why: StateReason
     silent_ms: int | None = None
+    """How long the broker was not heard, if its session has ended."""
+    is_unclean: bool = False
+    """The broker's process ended without a clean shutdown: the broker leaves the ELR too (KIP-966)."""
 
 
 class Slice(NamedTuple):
@@ -81,21 +85,26 @@ class Departures:
     def step(self, image: MetadataImage, broker_id: NodeId, cause: Cause, now_ms: int) -> Slice:
         """Makes the next slice of the broker's departure. A departure that is not under way begins with `cause`.
 
+        A departure that was taken for a clean one begins again if `cause` says that it is unclean.
+
         After the last slice the caller calls `forget`.
         """
         departure = self._by_broker.get(broker_id)
-        if departure is None:
+        if departure is None or (cause.is_unclean and not departure.cause.is_unclean):
             self._views.bar(broker_id)
             departure = self._by_broker[broker_id] = _Departure(PartitionWalk(image, broker_id, now_ms), cause)
         active = self._views.of(image).active
         self._left_at[broker_id] = image.offset
 
         def without(visited: Visited) -> PartitionChange | None:
-            if broker_id not in visited.state[ISR]:
+            is_eligible = is_unclean and broker_id in visited.state[ELR]
+            if broker_id not in visited.state[ISR] and not is_eligible:
                 return None
-            return visited.builder(image, active, self._config).without(broker_id).build()
+            builder = visited.builder(image, active, self._config)
+            return (builder.distrusting(broker_id) if is_unclean else builder.without(broker_id)).build()
 
         walk, cause = departure
+        is_unclean = cause.is_unclean and keeps_elr(image)
         changes = walk.step(image, without, self._config, now_ms)
         return Slice(tuple(changes), cause, walk.is_done, walk.story(cause.why))
 

@@ -121,6 +121,18 @@ def check_registration(image: MetadataImage, command: RegisterBrokerCommand) -> 
         raise ControllerError(ErrorCode.UNSUPPORTED_VERSION, f"broker {command.broker_id}: {problem}")
 
 
+def may_have_lost_records(old: RegisterBroker, command: RegisterBrokerCommand) -> bool:
+    """True if replicas on the broker may lack records that `old`, its last process, had acknowledged (KIP-966).
+
+    A broker has its records if it proves a clean shutdown, and if all its log directories are back. A broker without a data plane
+    has no records that could be lost.
+    """
+    if old.data_plane == command.data_plane == NO_DATA_PLANE:
+        return False
+    is_proven = command.previous_broker_epoch == old.broker_epoch
+    return not is_proven or not set(old.log_dirs).issubset(command.log_dirs)
+
+
 def registration_record(command: RegisterBrokerCommand, kept: RegisterBroker | None) -> RegisterBroker:
     """Makes the record of a new registration, or of `kept` with the changes of the same incarnation."""
     record = RegisterBroker(

@@ -24,6 +24,7 @@ from metadata_log.format.records import RECOVERING, PartitionChange
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerViews
 from quorum.controller.partitions.reassignments import finished_story
+from quorum.controller.partitions.replica_moves import elected_from_elr
 from quorum.controller.partitions.target_replicas import is_reassigning
 from quorum.controller.partitions.walks import PartitionWalk, Visited
 from quorum.controller.protocol.commands import ElectLeaderless
@@ -112,5 +113,5 @@ def _story(image: MetadataImage, changes: Sequence[PartitionChange]) -> tuple[Le
     elected = [change for change in changes if change.leader is not None]
     named = first_few(f"{names[change.topic_id]}-{change.partition}: {change.leader}" for change in elected)
     unclean = sum(change.leader_recovery_state == RECOVERING for change in elected)
-    told = (LeadersElected(len(elected), named, unclean),) if elected else ()
+    told = (LeadersElected(len(elected), named, unclean, elected_from_elr(image, changes)),) if elected else ()
     return (*told, *finished_story(image, changes))

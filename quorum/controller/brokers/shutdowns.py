@@ -14,7 +14,7 @@ the new controller begins again at step 2.
 """
 
 from metadata_log.format.ids import NodeId, Offset, Uuid
-from metadata_log.format.partition_state import ISR, LEADER, REPLICAS
+from metadata_log.format.partition_state import ELR, ISR, LEADER, REPLICAS
 from metadata_log.format.records import MetadataRecord, PartitionChange, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.contact import BrokerState, Next, next_state, state_of
@@ -102,8 +102,8 @@ class Shutdowns:
     ) -> tuple[list[PartitionChange], bool]:
         """Moves the leaderships that can move now. Returns the changes, and True if the broker led any partition of this slice.
 
-        A partition without another active ISR member keeps its leader until the broker is fenced. Such a partition holds the
-        broker only while another replica of the partition is active.
+        A partition without another active member of its ISR or ELR keeps its leader until the broker is fenced. Such a partition
+        holds the broker only while another replica of the partition is active.
         """
         active = self._views.of(image).active - {broker_id}
         leads = False
@@ -116,7 +116,7 @@ class Shutdowns:
                 return None
             if state[LEADER] == broker_id:
                 leads = True
-                if active.isdisjoint(state[ISR]):
+                if active.isdisjoint(state[ISR]) and active.isdisjoint(state[ELR]):
                     if not active.isdisjoint(state[REPLICAS]):
                         shutdown.held_by.append((visited.topic.topic_id, visited.partition))
                     return None
@@ -133,7 +133,7 @@ class Shutdowns:
             change = None if topic is None or state is None else move(Visited(topic, partition, state))
             if change is not None:
                 changes.append(change)
-        shutdown.walk.moves.add(changes)
+        shutdown.walk.moves.add(image, changes)
         return changes + shutdown.walk.step(image, move, self._config, now_ms), leads
 
     def _is_seen(self, image: MetadataImage, broker_id: NodeId, shutdown: _Shutdown) -> bool:

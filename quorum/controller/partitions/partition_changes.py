@@ -225,6 +225,5 @@ class PartitionChangeBuilder:
             if state[LEADER] != NO_LEADER:
                 self._last_known = (state[LEADER],)
             elif not self._last_known and not self._isr and len(state[ISR]) == 1:
-                self._last_known = state[
-                    ISR
-                ]  # it was leaderless before ELR were kept: the last member is the best guess
+                # The partition lost its leader before the cluster kept ELRs: the last member of the ISR is the best guess.
+                self._last_known = state[ISR]

@@ -7,26 +7,40 @@ Example. Broker 7 holds 100,000 replicas, and its session ends.
 If the work is cut short, because the leadership ends or the broker registers anew, the sum so far is not told.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from metadata_log.format.ids import NO_LEADER, NodeId
+from metadata_log.format.partition_state import ELR
 from metadata_log.format.records import RECOVERING, PartitionChange
+from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.happenings import ReplicasMoved, StateReason
+
+
+def elected_from_elr(image: MetadataImage, changes: Iterable[PartitionChange]) -> int:
+    """Counts the changes whose new leader is an eligible leader replica in `image`, the image before the changes."""
+    count = 0
+    for topic_id, partition, leader in [(each.topic_id, each.partition, each.leader) for each in changes]:
+        if leader is not None and leader != NO_LEADER:
+            topic = image.topic_by_id(topic_id)
+            state = None if topic is None else topic.state(partition)
+            count += state is not None and leader in state[ELR]
+    return count
 
 
 class ReplicaMoves:
     """Counts changes of partitions over several batches."""
 
-    __slots__ = ("_changes", "_isr_changed", "_leaders_moved", "_unclean", "_without_leader")
+    __slots__ = ("_changes", "_from_elr", "_isr_changed", "_leaders_moved", "_unclean", "_without_leader")
 
     def __init__(self) -> None:
         self._clear()
 
     def _clear(self) -> None:
         self._changes = self._leaders_moved = self._without_leader = self._isr_changed = self._unclean = 0
+        self._from_elr = 0
 
-    def add(self, changes: Sequence[PartitionChange]) -> None:
-        """Adds the changes of one batch."""
+    def add(self, image: MetadataImage, changes: Sequence[PartitionChange]) -> None:
+        """Adds the changes of one batch, which are not yet in `image`."""
         elected = [change.leader for change in changes if change.leader is not None]
         without_leader = elected.count(NO_LEADER)
         self._changes += len(changes)
@@ -34,6 +48,7 @@ class ReplicaMoves:
         self._without_leader += without_leader
         self._isr_changed += sum([change.isr is not None for change in changes])
         self._unclean += sum([change.leader_recovery_state == RECOVERING for change in changes])
+        self._from_elr += elected_from_elr(image, changes)
 
     def take(self, broker_id: NodeId, why: StateReason) -> tuple[ReplicasMoved, ...]:
         """The happening that sums up all changes since the last call; none if there were no changes."""
@@ -46,6 +61,7 @@ class ReplicaMoves:
             without_leader=self._without_leader,
             isr_changed=self._isr_changed,
             unclean=self._unclean,
+            from_elr=self._from_elr,
         )
         self._clear()
         return (told,)

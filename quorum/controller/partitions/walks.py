@@ -107,7 +107,7 @@ class PartitionWalk:
             seen += _CHUNK_COST + len(topic.chunks[self._next_chunk])
             self._next_chunk += 1
         self.last_step_cost = seen
-        self.moves.add(changes)
+        self.moves.add(image, changes)
         return changes
 
     def story(self, why: StateReason) -> tuple[ReplicasMoved, ...]:

@@ -179,8 +179,12 @@ class BootstrapFeaturesReply:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerCommand:
-    """Register a broker process. `previous_incarnation_id` is the process that held the same data directory before: that process
-    is dead, because the directory is locked, so the new process replaces it at once."""
+    """Register a broker process.
+
+    `previous_incarnation_id` is the process that held the same data directory before: that process is dead, because the directory
+    is locked, so the new process replaces it at once. `previous_broker_epoch` proves that the last process of this broker ended
+    with a clean shutdown: it is the epoch that the process had then (KIP-966).
+    """
 
     broker_id: NodeId
     incarnation_id: Uuid
@@ -190,6 +194,8 @@ class RegisterBrokerCommand:
     log_dirs: tuple[Uuid, ...]
     previous_incarnation_id: Uuid | None = None
     data_plane: str = EXTERNAL_DATA_PLANE
+    previous_broker_epoch: int = FROM_OFFSET
+    """FROM_OFFSET: the broker has no proof."""
 
 
 @dataclass(frozen=True, slots=True)

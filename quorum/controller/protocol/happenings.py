@@ -159,7 +159,9 @@ class ReplicasMoved:
     isr_changed: int
     """How many partitions got another ISR."""
     unclean: int
-    """How many partitions got a leader from outside the ISR, which may lose data."""
+    """How many partitions got a leader that may lack records."""
+    from_elr: int = 0
+    """How many partitions got a leader from their eligible leader replicas, which is safe."""
 
 
 # --- partitions ----------------------------------------------------------------------------------------------------
@@ -199,7 +201,9 @@ class LeadersElected:
     partitions: int
     first: tuple[str, ...]
     unclean: int = 0
-    """How many partitions got a leader from outside the ISR, which may lose data."""
+    """How many partitions got a leader that may lack records."""
+    from_elr: int = 0
+    """How many partitions got a leader from their eligible leader replicas, which is safe."""
 
 
 @dataclass(frozen=True, slots=True)

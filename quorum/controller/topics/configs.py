@@ -13,9 +13,9 @@ from typing import Final
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, NodeId
-from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, Config
+from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, ClearElr, Config
 from metadata_log.image.metadata_image import ConfigResource, MetadataImage
-from quorum.controller.partitions.election_rules import MIN_ISR_KEY
+from quorum.controller.partitions.election_rules import MIN_ISR_KEY, keeps_elr
 from quorum.controller.protocol.commands import (
     AlterConfigs,
     AlterConfigsReply,
@@ -111,7 +111,7 @@ def alter_configs(image: MetadataImage, command: AlterConfigs, config: Controlle
         )
     resources = [(alteration.resource_type, alteration.resource_name) for alteration in command.alterations]
     repeated = _repeated(resources)
-    records: list[Config] = []
+    records: list[Config | ClearElr] = []
     results: list[ConfigResult] = []
     for alteration, resource in zip(command.alterations, resources, strict=True):
         try:
@@ -122,6 +122,7 @@ def alter_configs(image: MetadataImage, command: AlterConfigs, config: Controlle
             results.append(ConfigResult(*resource, e.code, e.message))
         else:
             results.append(ConfigResult(*resource))
+    records += _clear_eligible(image, records)
     if len(records) > config.records_max:
         raise ControllerError(
             ErrorCode.POLICY_VIOLATION,
@@ -131,7 +132,23 @@ def alter_configs(image: MetadataImage, command: AlterConfigs, config: Controlle
     reply = AlterConfigsReply(results=tuple(results))
     if command.validate_only or not records:
         return Decision((), reply)
-    return Decision(tuple(records), reply, happenings=(ConfigsChanged(len(records), _named(records)),))
+    configs = [record for record in records if isinstance(record, Config)]
+    return Decision(tuple(records), reply, happenings=(ConfigsChanged(len(configs), _named(configs)),))
+
+
+def _clear_eligible(image: MetadataImage, records: Sequence[Config | ClearElr]) -> list[ClearElr]:
+    """Returns the records that clear eligible leader replicas, because `min.insync.replicas` changes (KIP-966).
+
+    For example `min.insync.replicas` falls from 2 to 1, and orders-0 has the ISR 101 and the ELR 102. From now on the high
+    watermark moves with 101 alone, so 102 may lack records: 102 must not stay in the ELR.
+    """
+    changed = [record for record in records if isinstance(record, Config) and record.key == MIN_ISR_KEY]
+    if not changed or not keeps_elr(image):
+        return []
+    if any(record.resource_type == BROKER_RESOURCE and not record.resource_name for record in changed):
+        return [ClearElr(None, None)]
+    names = [record.resource_name for record in changed if record.resource_type == TOPIC_RESOURCE]
+    return [ClearElr(name, image.topic_ids[name]) for name in names]
 
 
 def _named(records: Sequence[Config]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from metadata_log.format.ids import NO_LEADER, NodeId, Uuid
-from metadata_log.format.records import STATE_REASONS, Endpoint, FeatureRange, MetadataRecord, Partition
+from metadata_log.format.records import ELR_VERSION, STATE_REASONS, Endpoint, FeatureRange, MetadataRecord, Partition
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 from quorum.controller.controller import Controller
@@ -44,7 +44,11 @@ def registration(
         broker_id,
         incarnation(broker_id, life),
         (Endpoint("PLAIN", f"b{broker_id}", 9092),),
-        (FeatureRange("metadata.version", 1, 2), *([FeatureRange(STATE_REASONS, 0, 1)] if reads_reasons else [])),
+        (
+            FeatureRange("metadata.version", 1, 2),
+            FeatureRange(ELR_VERSION, 0, 1),
+            *([FeatureRange(STATE_REASONS, 0, 1)] if reads_reasons else []),
+        ),
         rack,
         (bytes([200, *broker_id.to_bytes(4, "big"), *bytes(11)]),),
     )
