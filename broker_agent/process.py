@@ -30,13 +30,9 @@ from broker_agent.wire import ClusterMetadata, describe
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, check_identity, read_identity
 from metadata_log.format.records import (
-    ELR_VERSION,
-    ELR_VERSION_MAX,
-    METADATA_VERSION,
-    METADATA_VERSION_MAX,
-    METADATA_VERSION_MIN,
     NO_DATA_PLANE,
     STATE_REASONS,
+    SUPPORTED,
     Endpoint,
     FeatureRange,
 )
@@ -53,11 +49,7 @@ from service_kit.rpc.server import serving
 from service_kit.security.node_identity import BROKER, Node
 from service_kit.security.served_certificate import ServedCertificate
 
-FEATURES = (
-    FeatureRange(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_MAX),
-    FeatureRange(STATE_REASONS, 0, 1),
-    FeatureRange(ELR_VERSION, 0, ELR_VERSION_MAX),
-)
+FEATURES = (*SUPPORTED, FeatureRange(STATE_REASONS, 0, 1))
 """The features of this release."""
 WATCHDOG_INTERVAL_S = 1.0
 _SERVICE = client_pb2.DESCRIPTOR.services_by_name["ClusterMetadataService"].full_name

@@ -4,6 +4,7 @@
 
     protocol     commands, decisions, happenings, remembered requests
     topics       topics and their partitions, created, grown and deleted; configs
-    brokers      registrations, sessions, contacts, fencing, controlled shutdowns; features
+    brokers      registrations, sessions, contacts, fencing, controlled shutdowns
+    features     the levels on which all nodes agree, registrations of controllers
     partitions   placement, elections, ISR changes, walks over the partitions of a broker
 """

@@ -26,8 +26,10 @@ from metadata_log.format.records import RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.broker_commands import Brokers
 from quorum.controller.brokers.contact import BrokerState, state_of
-from quorum.controller.brokers.features import allocate_producer_ids, bootstrap_features, register_controller
+from quorum.controller.brokers.producer_ids import allocate_producer_ids
 from quorum.controller.brokers.sessions import UNKNOWN_OFFSET
+from quorum.controller.features.bootstrap import bootstrap_features
+from quorum.controller.features.controllers import register_controller
 from quorum.controller.partitions.alter_partition import alter_partitions
 from quorum.controller.partitions.balancing import Balancing
 from quorum.controller.partitions.elections import elect_leaders

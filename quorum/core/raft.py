@@ -275,6 +275,12 @@ class RaftCore:
         return high_watermark_told(state, state.role) if isinstance(state.role, Leader) else state.known_high_watermark
 
     @property
+    def leaders_high_watermark(self) -> Offset | None:
+        """The high watermark in a follower's last answer of its present leader; None: no answer with one, or no follower."""
+        role = self._state.role
+        return role.verified[0] if isinstance(role, Follower) else None
+
+    @property
     def awaits_own_flush(self) -> bool:
         """True for a leader whose own flush may commit records: no other voter exists, or another voter has records on its
         disk that are not on the leader's disk yet.

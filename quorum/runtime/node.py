@@ -53,7 +53,7 @@ from quorum.runtime.parts import Parts, TurnTime
 from quorum.runtime.peer_messages import PeerMessages
 from quorum.runtime.protocol.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
 from quorum.runtime.protocol.node_config import NodeConfig
-from quorum.runtime.protocol.peer_answers import BatchesReceived, PieceReceived, ReadFailed
+from quorum.runtime.protocol.peer_answers import BatchesReceived, PieceReceived, ReadFailed, RegistrationEnded
 from quorum.runtime.protocol.tallies import Tallies
 from quorum.runtime.protocol.world import (
     BrokerFetch,
@@ -68,6 +68,7 @@ from quorum.runtime.protocol.world import (
     Tick,
     World,
 )
+from quorum.runtime.registration import Registration
 
 P = ParamSpec("P")
 
@@ -115,8 +116,9 @@ class Node:
         self.active = ActiveController(parts, controller, Proposals(parts, self._writer), self.tallies)
         self._agreement = Agreement(parts)
         self._log_repair = LogRepair(parts, self.disk)
+        self._registration = Registration(parts, self.active)
         self._peer_messages = PeerMessages(
-            parts, self._reader, self._agreement, self._log_repair, self.active.accidents
+            parts, self._reader, self._agreement, self._log_repair, self.active.accidents, self._registration
         )
         self._applier = Applier(
             parts,
@@ -173,7 +175,9 @@ class Node:
         if self.has_more_to_do:
             return self._time.now_ms
         core_ms, active_ms = self.core.next_deadline_ms(), self.active.next_deadline_ms()
-        return soonest(core_ms, active_ms, self.disk.next_deadline_ms(), self._local_reads.next_deadline_ms())
+        disk_ms, reads_ms = self.disk.next_deadline_ms(), self._local_reads.next_deadline_ms()
+        registration_ms = None if self._applier.is_loading else self._registration.next_deadline_ms()
+        return soonest(core_ms, active_ms, disk_ms, reads_ms, registration_ms)
 
     @property
     def has_more_to_do(self) -> bool:
@@ -221,6 +225,8 @@ class Node:
                 self._peer_messages.take_response(event)
             case BatchesReceived() | PieceReceived() | ReadFailed():
                 self._log_repair.take(event, self._time.now_ms)
+            case RegistrationEnded():
+                self._registration.take_end(event)
             case raft.RequestFailed() | raft.PeerRefused() | raft.ShutDown():
                 self._step(event)
             case Submission() | Read() | SnapshotWanted():
@@ -259,6 +265,8 @@ class Node:
         apply = self._applier.apply_later if others_wait else self._applier.apply
         apply(self.commit_target)
         self._leadership.begin_if_ready(self._time.now_ms)
+        if not self._applier.is_loading:
+            self._registration.go_on()
         if self.active.on:
             self._leadership.run(self.active.settle, self._time.now_ms, self._time.wall_ms)
             self._report_growth()

@@ -1,6 +1,7 @@
 """Takes the messages of other controllers: hands Raft's messages to the core, and answers reads for repairs.
 
     a request  --> ReadLog, ReadSnapshot --> answered from this node's disk (`log_repair`)
+                   RegisterController    --> the active controller (`registration`)
                    all other requests    --> the core, with the log's chain at the place of the request
     an answer  --> the core; the digest in the answer to a fetch is compared first (`agreement`)
 
@@ -28,6 +29,7 @@ from quorum.core.protocol.messages import (
     QuorumChangeResponse,
     ReadLogRequest,
     ReadSnapshotRequest,
+    RegisterControllerRequest,
     place_of,
 )
 from quorum.runtime.active.decisions import Accidents
@@ -36,13 +38,20 @@ from quorum.runtime.disk.log_reader import LogReader
 from quorum.runtime.log_repair import LogRepair
 from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.world import ReplyTo
+from quorum.runtime.registration import Registration
 
 
 class PeerMessages:
     """The desk for other controllers' messages on one node."""
 
     def __init__(
-        self, parts: Parts, reader: LogReader, agreement: Agreement, log_repair: LogRepair, accidents: Accidents
+        self,
+        parts: Parts,
+        reader: LogReader,
+        agreement: Agreement,
+        log_repair: LogRepair,
+        accidents: Accidents,
+        registration: Registration,
     ) -> None:
         self._log, self._world, self._step = parts.log, parts.world, parts.step
         self._core, self._time, self._accidents = parts.core, parts.time, accidents
@@ -50,10 +59,14 @@ class PeerMessages:
         self._reader = reader
         self._agreement = agreement
         self._log_repair = log_repair
+        self._registration = registration
 
     def take_request(self, request: PeerRequest, reply_to: ReplyTo) -> None:
         if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
             self._world.reply(reply_to, self._log_repair.lend(request))
+            return
+        if isinstance(request, RegisterControllerRequest):
+            self._registration.take_request(request, reply_to)
             return
         if isinstance(request, FetchRequest):
             self._agreement.heard_fetch(request)

@@ -39,6 +39,7 @@ from quorum.core.protocol.messages import (
     PeerResponse,
     ReadLogRequest,
     ReadSnapshotRequest,
+    RegisterControllerRequest,
     RemoveVoterRequest,
     TransferLeadershipRequest,
     UpdateVoterRequest,
@@ -80,6 +81,11 @@ _CALLS: Mapping[type[PeerRequest], _Call] = {
     AddVoterRequest: _Call("AddVoter", convert_membership.to_add_voter, convert_membership.from_quorum_change_response),
     RemoveVoterRequest: _Call(
         "RemoveVoter", convert_membership.to_remove_voter, convert_membership.from_quorum_change_response
+    ),
+    RegisterControllerRequest: _Call(
+        "RegisterController",
+        convert_membership.to_register_controller,
+        convert_membership.from_register_controller_response,
     ),
     UpdateVoterRequest: _Call(
         "UpdateVoter", convert_membership.to_update_voter, convert_membership.from_quorum_change_response

@@ -139,6 +139,18 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
 
         return await self._change(request, request.voter.replica, translate, context)
 
+    async def RegisterController(
+        self, request: voter_pb2.RegisterControllerRequest, context: Any
+    ) -> voter_pb2.RegisterControllerResponse:
+        caller = self._doors.caller(context)
+        return await self._answer(
+            request,
+            caller,
+            convert_membership.from_register_controller,
+            convert_membership.to_register_controller_response,
+            voter_pb2.RegisterControllerResponse,
+        )
+
     async def _change(
         self, message: Any, voter: common_pb2.ReplicaKey, translate: Callable[[Any], PeerRequest], context: Any
     ) -> voter_pb2.QuorumChangeResponse:

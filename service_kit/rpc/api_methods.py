@@ -83,6 +83,7 @@ API: Final[Mapping[str, Mapping[str, Kind]]] = {
         "AddVoter": Kind.CHANGE,
         "RemoveVoter": Kind.CHANGE,
         "UpdateVoter": Kind.CHANGE,
+        "RegisterController": Kind.CHANGE,
     },
 }
 """The methods by service."""

@@ -382,6 +382,15 @@ _ANSWERS: Final[dict[str, tuple[type[Any], Callable[[], list[Any]], Callable[[An
         convert.from_read_snapshot_response,
         lambda: (follower(), convert.from_read_snapshot(good_requests()["VoterService.ReadSnapshot"])),
     ),
+    "RegisterController": (
+        voter_pb2.RegisterControllerResponse,
+        lambda: [voter_pb2.RegisterControllerResponse(standing=_standing())],
+        convert_membership.from_register_controller_response,
+        lambda: (
+            follower(),
+            convert_membership.from_register_controller(good_requests()["VoterService.RegisterController"]),
+        ),
+    ),
     "UpdateVoter": (
         voter_pb2.QuorumChangeResponse,
         lambda: [voter_pb2.QuorumChangeResponse(standing=_standing(), message="done", offset=3)],

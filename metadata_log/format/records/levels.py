@@ -12,8 +12,12 @@ Example. Controllers 1 and 2 run this release, controller 3 runs release 0.1.0, 
 A record type or field that is in no table below has level 1: release 0.1.0 writes it.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
+from metadata_log.format.records.registry import FeatureRange
+from metadata_log.format.records.settings import FeatureLevel
 from metadata_log.format.records.topics import ClearElr, Partition, PartitionChange
 from metadata_log.format.records.transactions import AbortTransaction, BeginTransaction, EndTransaction
 
@@ -27,6 +31,33 @@ ELR_VERSION: Final = "eligible.leader.replicas.version"
 `metadata.version`, because the records have ELR fields from that level on."""
 ELR_VERSION_MAX: Final = 1
 """The highest level that this release supports; the lowest is 0."""
+
+
+class Feature(NamedTuple):
+    """A feature whose level the cluster agrees on. `needs`: level -> the levels of other features that it needs."""
+
+    name: str
+    min_level: int
+    max_level: int
+    needs: Mapping[int, tuple[FeatureLevel, ...]] = MappingProxyType({})
+
+    @property
+    def range(self) -> FeatureRange:
+        """The levels that this release supports, as a node registers them."""
+        return FeatureRange(self.name, self.min_level, self.max_level)
+
+
+FEATURES: Final[dict[str, Feature]] = {
+    each.name: each
+    for each in (
+        Feature(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_MAX),
+        Feature(ELR_VERSION, 0, ELR_VERSION_MAX, MappingProxyType({1: (FeatureLevel(METADATA_VERSION, 2),)})),
+    )
+}
+"""The features of this release, by name. A feature with the lowest level 0 can be off."""
+
+SUPPORTED: Final = tuple(feature.range for feature in FEATURES.values())
+"""The features that every node of this release registers."""
 
 RECORD_LEVELS: Final[dict[type, int]] = {
     BeginTransaction: 2,

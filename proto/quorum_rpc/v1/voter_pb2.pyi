@@ -304,3 +304,19 @@ class QuorumChangeResponse(_message.Message):
     message: str
     offset: int
     def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., message: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class RegisterControllerRequest(_message.Message):
+    __slots__ = ("sender", "endpoints", "features")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    sender: Sender
+    endpoints: _containers.RepeatedCompositeFieldContainer[_common_pb2.Endpoint]
+    features: _containers.RepeatedCompositeFieldContainer[_common_pb2.FeatureRange]
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_common_pb2.FeatureRange, _Mapping]]] = ...) -> None: ...
+
+class RegisterControllerResponse(_message.Message):
+    __slots__ = ("standing",)
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    standing: Standing
+    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...

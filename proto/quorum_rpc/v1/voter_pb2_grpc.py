@@ -93,6 +93,11 @@ class VoterServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_voter__pb2.UpdateVoterRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.QuorumChangeResponse.FromString,
                 _registered_method=True)
+        self.RegisterController = channel.unary_unary(
+                '/quorum_rpc.v1.VoterService/RegisterController',
+                request_serializer=quorum__rpc_dot_v1_dot_voter__pb2.RegisterControllerRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.RegisterControllerResponse.FromString,
+                _registered_method=True)
 
 
 class VoterServiceServicer(object):
@@ -186,6 +191,15 @@ class VoterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RegisterController(self, request, context):
+        """Tells the active controller where the sender is reached, and which levels of features it supports. The answer does
+        not wait for the commit: the sender's own image shows it. Errors: NOT_LEADER_OR_FOLLOWER, NOT_READY,
+        INVALID_REGISTRATION, UNSUPPORTED_VERSION, BROKER_NOT_AVAILABLE (the leader stops).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_VoterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -243,6 +257,11 @@ def add_VoterServiceServicer_to_server(servicer, server):
                     servicer.UpdateVoter,
                     request_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.UpdateVoterRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_voter__pb2.QuorumChangeResponse.SerializeToString,
+            ),
+            'RegisterController': grpc.unary_unary_rpc_method_handler(
+                    servicer.RegisterController,
+                    request_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.RegisterControllerRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_voter__pb2.RegisterControllerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -546,6 +565,33 @@ class VoterService(object):
             '/quorum_rpc.v1.VoterService/UpdateVoter',
             quorum__rpc_dot_v1_dot_voter__pb2.UpdateVoterRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_voter__pb2.QuorumChangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RegisterController(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.VoterService/RegisterController',
+            quorum__rpc_dot_v1_dot_voter__pb2.RegisterControllerRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_voter__pb2.RegisterControllerResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -23,7 +23,7 @@ from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.fetch_size import BatchPart
 from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from metadata_log.format.records import Voter
+from metadata_log.format.records import Endpoint, FeatureRange, Voter
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +299,24 @@ class ReadSnapshotResponse:
 QuorumChangeRequest: TypeAlias = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | TransferLeadershipRequest
 
 
+@dataclass(frozen=True, slots=True)
+class RegisterControllerRequest:
+    """Tells the active controller where `controller` is reached, and which levels of features it supports."""
+
+    controller: ReplicaKey
+    endpoints: tuple[Endpoint, ...]
+    features: tuple[FeatureRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterControllerResponse:
+    """NONE: the registration is appended or was there already. The sender's own image shows when it is committed."""
+
+    error: ErrorCode
+    epoch: Epoch
+    leader_id: NodeId | None
+
+
 def place_of(request: "Request") -> Offset | None:
     """The offset at which the answering node's own chain is needed to judge `request`; None: not needed."""
     match request:
@@ -326,6 +344,6 @@ Response: TypeAlias = (
     | ChainResponse
     | QuorumChangeResponse
 )
-PeerRequest: TypeAlias = Request | ReadLogRequest | ReadSnapshotRequest
+PeerRequest: TypeAlias = Request | ReadLogRequest | ReadSnapshotRequest | RegisterControllerRequest
 """All requests between controllers: the core's, and those handled by the runtime alone."""
-PeerResponse: TypeAlias = Response | ReadLogResponse | ReadSnapshotResponse
+PeerResponse: TypeAlias = Response | ReadLogResponse | ReadSnapshotResponse | RegisterControllerResponse

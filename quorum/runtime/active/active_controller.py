@@ -16,7 +16,12 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, Offset
 from metadata_log.format.records import METADATA_VERSION
 from quorum.controller.controller import Controller
-from quorum.controller.protocol.commands import BootstrapFeatures, BrokerContact, CommandReply
+from quorum.controller.protocol.commands import (
+    BootstrapFeatures,
+    BrokerContact,
+    CommandReply,
+    RegisterControllerCommand,
+)
 from quorum.core.protocol.deadlines import soonest
 from quorum.core.protocol.inputs import ConfirmReads
 from quorum.runtime.active.broker_feed import BrokerFeed
@@ -159,6 +164,11 @@ class ActiveController:
                 self._world.reply(event.reply_to, failed.refusal())
                 return
             self._wait(event.reply_to, end, SnapshotMarked(end), event.deadline_ms, wrote=True)
+
+    def register(self, command: RegisterControllerCommand, now_ms: int) -> None:
+        """Decides on a controller's registration. Raises Refused and DecisionFailed: nothing was done, and the node leads on."""
+        self._now_ms = now_ms
+        self._deciding.decide(command, now_ms)
 
     def _submit(self, asked: FollowUp) -> None:
         """Decides a new request. A request whose id is being decided waits for the end of that decision."""

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from metadata_log.format.ids import NodeId
-from metadata_log.format.records import Endpoint
+from metadata_log.format.records import SUPPORTED, Endpoint, FeatureRange
 from metadata_log.store.log import LogConfig
 from quorum.controller.controller import ControllerConfig
 from quorum.core.protocol.config import RaftConfig
@@ -40,6 +40,8 @@ class NodeConfig(NamedTuple):
     apply_at_once_records: int = 100
     """Maximum number of records that a follower applies before it flushes or acknowledges."""
 
+    features: tuple[FeatureRange, ...] = SUPPORTED
+    """The levels of features that this controller registers."""
     voter_endpoints: Mapping[NodeId, Endpoint] = MappingProxyType({})
     """Configured addresses of controllers. A configured address overrides the address in the log."""
 

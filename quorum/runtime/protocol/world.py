@@ -16,7 +16,7 @@ from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.inputs import PeerRefused, RequestFailed, ResponseReceived, ShutDown
 from quorum.core.protocol.messages import PeerRequest, PeerResponse
 from quorum.runtime.protocol.jobs import Job
-from quorum.runtime.protocol.peer_answers import ReadEnd
+from quorum.runtime.protocol.peer_answers import ReadEnd, RegistrationEnded
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, ReadView, Refused, SnapshotMarked
 
 ReplyTo: TypeAlias = int
@@ -94,6 +94,7 @@ Event: TypeAlias = (
     | ResponseReceived
     | RequestFailed
     | ReadEnd
+    | RegistrationEnded
     | PeerRefused
     | Submission
     | BrokerFetch

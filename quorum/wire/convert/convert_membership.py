@@ -6,10 +6,12 @@ from quorum_rpc.v1 import admin_pb2, common_pb2, voter_pb2
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset, ReplicaKey
-from metadata_log.format.records import Endpoint, Voter
+from metadata_log.format.records import Endpoint, FeatureRange, Voter
 from quorum.core.protocol.messages import (
     AddVoterRequest,
     QuorumChangeResponse,
+    RegisterControllerRequest,
+    RegisterControllerResponse,
     RemoveVoterRequest,
     TransferLeadershipRequest,
     UpdateVoterRequest,
@@ -22,6 +24,7 @@ from service_kit.process.endpoints import HOST_CHARS_MAX, PORT_MAX
 ENDPOINTS_MAX: Final = 16
 """Maximum number of endpoints of one voter. The log and every snapshot contain all endpoints."""
 LISTENER_CHARACTERS_MAX: Final = 64
+FEATURES_MAX: Final = 1_000
 
 
 # --- parts of messages ---------------------------------------------------------------------------------------------
@@ -96,6 +99,40 @@ def to_update_voter(request: UpdateVoterRequest, me: voter_pb2.Sender) -> voter_
     return voter_pb2.UpdateVoterRequest(
         sender=me, voter=to_voter(request.voter), epoch=request.epoch, timeout_ms=request.timeout_ms
     )
+
+
+def from_register_controller(message: voter_pb2.RegisterControllerRequest) -> RegisterControllerRequest:
+    at_most(ENDPOINTS_MAX, len(message.endpoints), "endpoints")
+    at_most(FEATURES_MAX, len(message.features), "features")
+    return RegisterControllerRequest(
+        from_replica(message.sender.replica),
+        tuple(endpoint(each, "an endpoint") for each in message.endpoints),
+        tuple(FeatureRange(each.name, each.min_level, each.max_level) for each in message.features),
+    )
+
+
+def to_register_controller(
+    request: RegisterControllerRequest, me: voter_pb2.Sender
+) -> voter_pb2.RegisterControllerRequest:
+    return voter_pb2.RegisterControllerRequest(
+        sender=me,
+        endpoints=[to_endpoint(each) for each in request.endpoints],
+        features=[
+            common_pb2.FeatureRange(name=each.name, min_level=each.min_level, max_level=each.max_level)
+            for each in request.features
+        ],
+    )
+
+
+def to_register_controller_response(response: RegisterControllerResponse) -> voter_pb2.RegisterControllerResponse:
+    standing = voter_pb2.Standing(error=wire_code(response.error), epoch=response.epoch, leader_id=response.leader_id)
+    return voter_pb2.RegisterControllerResponse(standing=standing)
+
+
+def from_register_controller_response(message: voter_pb2.RegisterControllerResponse) -> RegisterControllerResponse:
+    standing = message.standing
+    leader_id = standing.leader_id if standing.HasField("leader_id") else None
+    return RegisterControllerResponse(ErrorCode.of(standing.error), standing.epoch, leader_id)
 
 
 def to_quorum_change_response(response: QuorumChangeResponse) -> voter_pb2.QuorumChangeResponse:

@@ -33,7 +33,7 @@ def test_a_voter_set_between_two_decisions() -> None:
     disk = formatted_disk(voters_of([1]))
     lone = working(disk)
     update = UpdateVoterRequest(Voter(1, directory_id(1), (THERE,)), lone.node.core.epoch, timeout_ms=1_000)
-    before, asked, after = register(lone, 1), lone.new_reply_to(), register(lone, 2)
+    before, asked, after = register(lone, 2), lone.new_reply_to(), register(lone, 3)
     lone.turn(before, RaftRequest(update, asked), after)
     lone.node.check_invariants()
     assert lone.answers == {}
@@ -52,7 +52,7 @@ def test_a_voter_set_between_two_decisions() -> None:
     again = working(disk)
     assert again.node.core.voters.voters[0].endpoints == (THERE,)
     assert again.node.state.committed.digest == lone.node.state.committed.digest
-    assert sorted(again.node.state.committed.controllers) == [1, 2]
+    assert sorted(again.node.state.committed.controllers) == [1, 2, 3]
 
 
 def test_a_voter_set_at_the_end_of_the_log_keeps_nobody_waiting() -> None:

@@ -30,6 +30,8 @@ from quorum.core.protocol.messages import (
     ReadLogResponse,
     ReadSnapshotRequest,
     ReadSnapshotResponse,
+    RegisterControllerRequest,
+    RegisterControllerResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -106,6 +108,8 @@ class FakeNode:
                 data = SNAPSHOT_BYTES[request.position : request.position + request.max_bytes]
                 size = len(SNAPSHOT_BYTES)
                 return FetchSnapshotResponse(ErrorCode.NONE, 1, 1, request.number, size, request.position, data)
+            case RegisterControllerRequest():
+                return RegisterControllerResponse(ErrorCode.NONE, 1, 1)
             case _:
                 return self.answer_change(request)
 

@@ -39,6 +39,11 @@ def _voters(snapshot: OffsetAndEpoch) -> dict[str, Any]:
         "DescribeChain": voter_pb2.DescribeChainRequest(sender=me, offset=1, epoch=1),
         "AddVoter": voter_pb2.AddVoterRequest(sender=me, voter=voter(4), timeout_ms=200),
         "RemoveVoter": voter_pb2.RemoveVoterRequest(sender=me, voter=key(3), timeout_ms=200),
+        "RegisterController": voter_pb2.RegisterControllerRequest(
+            sender=me,
+            endpoints=voter(2).endpoints,
+            features=[common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=2)],
+        ),
         "UpdateVoter": voter_pb2.UpdateVoterRequest(sender=me, voter=voter(2), epoch=1, timeout_ms=200),
     }
 

@@ -20,6 +20,7 @@ NEED_A_STATE: Final = {
     "VoterService.AddVoter": {"BROKER_NOT_AVAILABLE"},
     "VoterService.RemoveVoter": {"BROKER_NOT_AVAILABLE"},
     "VoterService.UpdateVoter": {"BROKER_NOT_AVAILABLE"},
+    "VoterService.RegisterController": {"BROKER_NOT_AVAILABLE"},
     "AdminService.DeleteTopics": {"POLICY_VIOLATION", "TOPIC_DELETION_DISABLED"},
     "AdminService.AlterPartitionReassignments": {
         "UNSUPPORTED_VERSION",

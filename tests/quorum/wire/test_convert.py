@@ -12,7 +12,9 @@ from metadata_log.format.batch import CHAIN_BYTES, Batch, encode
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.fetch_size import BatchPart
 from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
+from metadata_log.format.records import Endpoint, FeatureRange
 from quorum.core.protocol import messages as m
+from quorum.wire.convert import convert_membership
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.convert.errors import BadMessage
 
@@ -202,3 +204,23 @@ def test_what_cannot_be_a_part_of_a_batch_is_refused(part: common_pb2.BatchPart)
     """Before room is made for a batch of that size."""
     with pytest.raises(BadMessage, match="of a batch of"):
         convert.from_fetch_response(voter_pb2.FetchResponse(part=part))
+
+
+@given(
+    st.builds(
+        m.RegisterControllerRequest,
+        KEYS,
+        st.lists(
+            st.builds(Endpoint, st.text(max_size=9), st.text(min_size=1, max_size=9), st.integers(1, 65_535)),
+            max_size=3,
+        ).map(tuple),
+        st.lists(st.builds(FeatureRange, st.text(max_size=9), INT32, INT32), max_size=3).map(tuple),
+    ),
+    st.builds(m.RegisterControllerResponse, CODES, INT32, LEADERS),
+)
+def test_a_registration(request: m.RegisterControllerRequest, response: m.RegisterControllerResponse) -> None:
+    """The sender is the controller that registers."""
+    message = over_the_wire(convert_membership.to_register_controller(request, me(request.controller)))
+    assert convert_membership.from_register_controller(message) == request
+    answer = over_the_wire(convert_membership.to_register_controller_response(response))
+    assert convert_membership.from_register_controller_response(answer) == response

@@ -25,6 +25,7 @@ from quorum.controller.protocol.happenings import (
     BrokerOnline,
     BrokerRegistered,
     ConfigsChanged,
+    ControllerRegistered,
     FeatureFinalized,
     Registration,
     ReplicasMoved,
@@ -52,7 +53,10 @@ def alone() -> LoneNode:
     """The only voter leads, and what it told while it became active is taken."""
     lone = LoneNode(formatted_disk(voters_of([1])))
     lone.run_until_idle()
-    assert [told.happening for told in lone.node.active.story.take()] == [FeatureFinalized("metadata.version", 2)]
+    assert [told.happening for told in lone.node.active.story.take()] == [
+        FeatureFinalized("metadata.version", 2),
+        ControllerRegistered(1),
+    ]
     return lone
 
 

@@ -1,0 +1,1 @@
+"""Features: the levels on which all nodes of the cluster agree, and the controllers' registrations."""
