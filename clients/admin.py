@@ -1,7 +1,7 @@
 """AdminClient: a typed client of the controllers for programs.
 
-One method for each method of AdminService; `topics`, `described_topics`, `brokers` and `described_configs` ask for all pages of
-an answer. `clients.calls` says how a call finds the leader, and what becomes of a lost answer.
+One method for each method of AdminService; `topics`, `described_topics`, `partitions`, `brokers` and `described_configs` ask
+for all pages of an answer. `clients.calls` says how a call finds the leader, and what becomes of a lost answer.
 
 `quorumctl` uses this client. A program of your own:
 
@@ -120,6 +120,28 @@ class AdminClient(Calls):
         """Describes one topic with all of its partitions, or raises the topic's error."""
         topic: admin_pb2.TopicDescription = _only([each async for each in self.described_topics([name])])
         return topic
+
+    # --- partitions ------------------------------------------------------------------------------------------------
+
+    async def list_partitions(self, request: admin_pb2.ListPartitionsRequest) -> admin_pb2.ListPartitionsResponse:
+        """Returns one page of the partitions that pass the request's filters. It may be empty and have a token."""
+        return await self.call(request, admin_pb2.ListPartitionsResponse)
+
+    async def partitions(
+        self,
+        *conditions: admin_pb2.PartitionCondition,
+        replica_on: int | None = None,
+        led_by: int | None = None,
+        topics: Iterable[str] = (),
+        page_size: int = 0,
+    ) -> AsyncIterator[admin_pb2.PartitionListing]:
+        """Yields the partitions that meet at least one of the conditions, if any is given, and pass every other filter."""
+        request = admin_pb2.ListPartitionsRequest(
+            conditions=conditions, replica_on=replica_on, led_by=led_by, topics=topics, page_size=page_size
+        )
+        async for page in self.pages(request, admin_pb2.ListPartitionsResponse):
+            for partition in page.partitions:
+                yield partition
 
     # --- configs ---------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ _COMMANDS = {
     "health": "quorum.cli.commands.health:health",
     "leaders": "quorum.cli.commands.leaders:leaders",
     "log": "quorum.cli.commands.log:log",
+    "partitions": "quorum.cli.commands.partitions:partitions",
     "quorum": "quorum.cli.commands.quorum:quorum",
     "snapshot": "quorum.cli.commands.snapshot:snapshot",
     "storage": "quorum.cli.commands.storage:storage",

@@ -11,11 +11,12 @@ from typing import Final, NamedTuple, TypeAlias
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, Uuid
 from metadata_log.format.partition_state import LEADER
-from metadata_log.format.records import TOPIC_RESOURCE, Partition, RegisterBroker
+from metadata_log.format.records import TOPIC_RESOURCE, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.brokers.contact import BrokerState, shown_state
 from quorum.controller.controller import Controller
+from quorum.controller.partitions.partition_listing import PartitionDescription, TopicPlace, describe_partition
 from quorum.controller.partitions.target_replicas import target_of
 
 TOPICS_PAGE_MAX: Final = 1_000
@@ -61,13 +62,6 @@ def _replication_factor(topic: TopicImage) -> int:
     return 0 if state is None else len(target_of(state))
 
 
-class PartitionDescription(NamedTuple):
-    """A partition, and its replicas on brokers that are fenced or not registered."""
-
-    record: Partition
-    offline_replicas: tuple[NodeId, ...]
-
-
 class TopicDescription(NamedTuple):
     """A topic with a page of its partitions. With an error, only the name is set."""
 
@@ -79,14 +73,6 @@ class TopicDescription(NamedTuple):
     partitions: tuple[PartitionDescription, ...] = ()
     configs: tuple[tuple[str, str], ...] = ()
     """The configs that were set on the topic itself, by key."""
-
-
-class TopicPlace(NamedTuple):
-    """A partition at which a page of descriptions begins. `topic_id`: the id that the topic had then; empty for any."""
-
-    topic: str
-    partition: int
-    topic_id: bytes = b""
 
 
 class DescribedTopics(NamedTuple):
@@ -128,11 +114,8 @@ def _described(image: MetadataImage, name: str, first: int, limit: int, topic_id
         return TopicDescription(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     if first and topic_id not in (b"", topic.topic_id):
         first = 0
-    described: list[PartitionDescription] = []
-    for number in range(first, min(first + limit, topic.partition_count)):
-        record = topic.partition(number)
-        assert record is not None
-        described.append(PartitionDescription(record, _offline(image, record.replicas)))
+    numbers = range(first, min(first + limit, topic.partition_count))
+    described = [describe_partition(image, topic, number) for number in numbers]
     return TopicDescription(
         name,
         topic_id=topic.topic_id,
@@ -140,15 +123,6 @@ def _described(image: MetadataImage, name: str, first: int, limit: int, topic_id
         partitions=tuple(described),
         configs=tuple(sorted(image.config(TOPIC_RESOURCE, name).items())),
     )
-
-
-def _offline(image: MetadataImage, replicas: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-    offline: list[NodeId] = []
-    for replica in replicas:
-        broker: RegisterBroker | None = image.brokers.get(replica)
-        if broker is None or broker.fenced:
-            offline.append(replica)
-    return tuple(offline)
 
 
 class BrokerListing(NamedTuple):

@@ -17,6 +17,7 @@ from metadata_log.format.ids import Offset
 from quorum.controller import views
 from quorum.controller.ongoing_reassignments import ongoing_reassignments
 from quorum.controller.partitions.partition_health import partition_health
+from quorum.controller.partitions.partition_listing import PartitionFilter, TopicPlace, list_partitions
 from quorum.controller.protocol.commands import Command, FenceBroker, UnregisterBroker
 from quorum.controller.topics.described_configs import EFFECTIVE_PAGE_MAX, RESOURCES_PAGE_MAX, describe_configs
 from quorum.core.protocol.messages import QuorumChangeRequest, QuorumChangeResponse
@@ -111,9 +112,29 @@ def _describe_topics(request: admin_pb2.DescribeTopicsRequest, view: ReadView) -
     names, first = tuple(request.names), pages.page_size(request.first_partition, "first_partition")
     place = pages.place_of(request.page_token, names)
     if place is None and first and names:
-        place = views.TopicPlace(names[0], first)
+        place = TopicPlace(names[0], first)
     page = views.describe_topics(view.image, names, place, pages.page_size(request.page_size))
     return reads.to_describe_topics_response(page, view.as_of_offset)
+
+
+def _list_partitions(request: admin_pb2.ListPartitionsRequest, view: ReadView) -> admin_pb2.ListPartitionsResponse:
+    place, limit = pages.any_place_of(request.page_token), pages.page_size(request.page_size)
+    convert.at_most(len(request.topics), "topics")
+    convert.nameable(request.topics, "topics")
+    wanted = reads.from_partition_filter(request)
+    if place is None:
+        _check_filter(wanted, view)
+    return reads.to_list_partitions_response(list_partitions(view.image, wanted, place, limit), view.as_of_offset)
+
+
+def _check_filter(wanted: PartitionFilter, view: ReadView) -> None:
+    """Refuses a filter that names something that does not exist: an empty list would look like good news."""
+    for name in sorted(wanted.topics or ()):
+        if name not in view.image.topic_ids:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    for broker_id in (wanted.replica_on, wanted.led_by):
+        if broker_id is not None and broker_id not in view.image.brokers:
+            raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
 
 
 def _describe_configs(request: admin_pb2.DescribeConfigsRequest, view: ReadView) -> admin_pb2.DescribeConfigsResponse:
@@ -217,6 +238,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Submitted("UnregisterBroker", lambda request: UnregisterBroker(request.broker_id), convert.to_mutation_response),
     Viewed("ListTopics", _list_topics),
     Viewed("DescribeTopics", _describe_topics),
+    Viewed("ListPartitions", _list_partitions),
     Viewed("DescribeConfigs", _describe_configs),
     Viewed("ListPartitionReassignments", _list_reassignments),
     Counted("ListBrokers", _count_partitions, _list_brokers),

@@ -46,6 +46,7 @@ ADMIN: Final[Mapping[str, Kind]] = {
     "FenceBroker": Kind.CHANGE_ONCE,
     "UnregisterBroker": Kind.CHANGE_ONCE,
     "DescribePartitionHealth": Kind.READ,
+    "ListPartitions": Kind.READ,
     "DescribeQuorum": Kind.READ,
     "AddVoter": Kind.GOAL,
     "RemoveVoter": Kind.GOAL,

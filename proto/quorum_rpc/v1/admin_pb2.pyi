@@ -10,6 +10,21 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class PartitionCondition(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PARTITION_CONDITION_UNSPECIFIED: _ClassVar[PartitionCondition]
+    UNDER_REPLICATED: _ClassVar[PartitionCondition]
+    UNAVAILABLE: _ClassVar[PartitionCondition]
+    UNDER_MIN_ISR: _ClassVar[PartitionCondition]
+    AT_MIN_ISR: _ClassVar[PartitionCondition]
+    NOT_PREFERRED_LEADER: _ClassVar[PartitionCondition]
+PARTITION_CONDITION_UNSPECIFIED: PartitionCondition
+UNDER_REPLICATED: PartitionCondition
+UNAVAILABLE: PartitionCondition
+UNDER_MIN_ISR: PartitionCondition
+AT_MIN_ISR: PartitionCondition
+NOT_PREFERRED_LEADER: PartitionCondition
+
 class RequestContext(_message.Message):
     __slots__ = ("cluster_id", "timeout_ms", "request_id", "client_high_watermark", "consistency")
     class Consistency(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -577,6 +592,46 @@ class DescribePartitionHealthResponse(_message.Message):
     first_under_replicated: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
     local: LocalView
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., partitions: _Optional[int] = ..., leaderless: _Optional[int] = ..., under_replicated: _Optional[int] = ..., first_leaderless: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., first_under_replicated: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
+
+class ListPartitionsRequest(_message.Message):
+    __slots__ = ("context", "page_size", "page_token", "conditions", "replica_on", "led_by", "topics")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_ON_FIELD_NUMBER: _ClassVar[int]
+    LED_BY_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    page_size: int
+    page_token: bytes
+    conditions: _containers.RepeatedScalarFieldContainer[PartitionCondition]
+    replica_on: int
+    led_by: int
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ..., conditions: _Optional[_Iterable[_Union[PartitionCondition, str]]] = ..., replica_on: _Optional[int] = ..., led_by: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PartitionListing(_message.Message):
+    __slots__ = ("topic", "topic_id", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: bytes
+    partition: PartitionDescription
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[_Union[PartitionDescription, _Mapping]] = ...) -> None: ...
+
+class ListPartitionsResponse(_message.Message):
+    __slots__ = ("as_of_offset", "partitions", "next_page_token", "local")
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    as_of_offset: int
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionListing]
+    next_page_token: bytes
+    local: LocalView
+    def __init__(self, as_of_offset: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionListing, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
 class ListBrokersRequest(_message.Message):
     __slots__ = ("context", "page_size", "page_token")

@@ -130,6 +130,11 @@ class AdminServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthResponse.FromString,
                 _registered_method=True)
+        self.ListPartitions = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/ListPartitions',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ListPartitionsRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.ListPartitionsResponse.FromString,
+                _registered_method=True)
         self.DescribeQuorum = channel.unary_unary(
                 '/quorum_rpc.v1.AdminService/DescribeQuorum',
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeQuorumRequest.SerializeToString,
@@ -314,6 +319,15 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListPartitions(self, request, context):
+        """Lists the partitions that meet a filter, by topic name and number, in pages. A page looks at 10,000 partitions at
+        most: it may have no partition, and a token for the next page. Errors: UNKNOWN_TOPIC_OR_PARTITION,
+        BROKER_ID_NOT_REGISTERED (for the first page only).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeQuorum(self, request, context):
         """Describes the quorum as the answering controller knows it. Every controller answers, also while no controller
         leads.
@@ -456,6 +470,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribePartitionHealth,
                     request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthResponse.SerializeToString,
+            ),
+            'ListPartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPartitions,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.ListPartitionsRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ListPartitionsResponse.SerializeToString,
             ),
             'DescribeQuorum': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeQuorum,
@@ -902,6 +921,33 @@ class AdminService(object):
             '/quorum_rpc.v1.AdminService/DescribePartitionHealth',
             quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/ListPartitions',
+            quorum__rpc_dot_v1_dot_admin__pb2.ListPartitionsRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.ListPartitionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

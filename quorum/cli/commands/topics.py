@@ -11,7 +11,8 @@ from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
 from quorum.cli.pairs import pairs
-from quorum.wire.words import id_text, optional
+from quorum.cli.partition_table import PARTITION_COLUMNS, partition_row
+from quorum.wire.words import id_text
 
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
@@ -31,15 +32,6 @@ _LISTING = (
 _RESULT = (Column("NAME", "name"), Column("RESULT", "result"), Column("TOPIC_ID", "topic_id"))
 _MESSAGE = Column("MESSAGE", "message")
 """The message column, shown only if a row has a message."""
-_PARTITIONS = (
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition"),
-    Column("LEADER", "leader_id"),
-    Column("LEADER_EPOCH", "leader_epoch"),
-    Column("REPLICAS", "replicas"),
-    Column("ISR", "isr"),
-    Column("OFFLINE", "offline_replicas"),
-)
 
 
 @click.group()
@@ -132,7 +124,7 @@ def describe(options: Options, names: tuple[str, ...]) -> None:
         for topic in described
     ]
     rows = [{"topic": topic["name"], **partition} for topic in described for partition in topic["partitions"]]
-    emit("table", {"partitions": rows}, rows="partitions", columns=_PARTITIONS, heading=heading)
+    emit("table", {"partitions": rows}, rows="partitions", columns=PARTITION_COLUMNS, heading=heading)
 
 
 @topics.command()
@@ -236,19 +228,5 @@ def _description(topic: admin_pb2.TopicDescription) -> dict[str, Any]:
         "topic_id": id_text(topic.topic_id),
         "partition_count": topic.partition_count,
         "configs": {entry.key: entry.value for entry in topic.configs},
-        "partitions": [
-            {
-                "partition": each.partition,
-                "leader_id": optional(each, "leader_id"),
-                "leader_epoch": each.leader_epoch,
-                "partition_epoch": each.partition_epoch,
-                "replicas": list(each.replicas),
-                "isr": list(each.isr),
-                "adding_replicas": list(each.adding_replicas),
-                "removing_replicas": list(each.removing_replicas),
-                "elr": list(each.elr),
-                "offline_replicas": list(each.offline_replicas),
-            }
-            for each in topic.partitions
-        ],
+        "partitions": [partition_row(each) for each in topic.partitions],
     }

@@ -11,20 +11,23 @@ Not for an event loop: after an image in which everything has changed, the next 
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from metadata_log.format.ids import NO_LEADER, Uuid
-from metadata_log.format.partition_state import ISR, LEADER, REPLICAS
-from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from metadata_log.format.ids import Uuid
+from metadata_log.format.partition_state import ISR, REPLICAS
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
-from quorum.controller.partitions.target_replicas import in_sync_wanted
-
-MIN_ISR: Final = "min.insync.replicas"
+from quorum.controller.partitions.election_rules import min_isr_of
+from quorum.controller.partitions.partition_conditions import (
+    is_led_by_preferred,
+    is_unavailable,
+    is_under_min_isr,
+    is_under_replicated,
+)
 
 
 class PartitionCounts(NamedTuple):
-    """Counts of partitions, under the names of Kafka's metrics."""
+    """Counts of partitions, under the names of Kafka's metrics. `partition_conditions` defines each."""
 
     partitions: int = 0
     offline: int = 0
@@ -70,10 +73,9 @@ class PartitionCounter:
     def _topics(
         self, image: MetadataImage, shard: Mapping[Uuid, TopicImage], before: Mapping[Uuid, _Counted]
     ) -> dict[Uuid, _Counted]:
-        default = int(image.config(BROKER_RESOURCE, "").get(MIN_ISR, "1"))
         topics: dict[Uuid, _Counted] = {}
         for topic_id, topic in shard.items():
-            min_isr = int(image.config(TOPIC_RESOURCE, topic.name).get(MIN_ISR, default))
+            min_isr = min_isr_of(image, topic.name)
             known = before.get(topic_id)
             if known is None or known[0] is not topic or known[1] != min_isr:
                 known = (topic, min_isr, _counts_of(topic, min_isr))
@@ -85,11 +87,10 @@ class PartitionCounter:
 def _counts_of(topic: TopicImage, min_isr: int) -> PartitionCounts:
     offline = short = too_short = imbalanced = 0
     for state in topic.states():
-        leader, isr, replicas = state[LEADER], state[ISR], state[REPLICAS]
-        if leader != replicas[0]:
+        if not is_led_by_preferred(state):
             imbalanced += 1
-            offline += leader == NO_LEADER
-        if isr is not replicas and len(isr) < in_sync_wanted(state):
-            short += 1
-            too_short += len(isr) < min_isr
+            offline += is_unavailable(state)
+        if state[ISR] is not state[REPLICAS]:
+            short += is_under_replicated(state)
+            too_short += is_under_min_isr(state, min_isr)
     return PartitionCounts(topic.partition_count, offline, short, too_short, imbalanced)

@@ -12,11 +12,10 @@ each: for a thread, not for an event loop.
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from metadata_log.format.ids import NO_LEADER
-from metadata_log.format.partition_state import ISR, LEADER, REPLICAS, PartitionState
+from metadata_log.format.partition_state import ISR, REPLICAS, PartitionState
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
-from quorum.controller.partitions.target_replicas import in_sync_wanted
+from quorum.controller.partitions.partition_conditions import is_unavailable, is_under_replicated
 
 NAMED_MAX: Final = 1_000
 """How many partitions of each kind are named at most."""
@@ -35,14 +34,6 @@ class PartitionHealth(NamedTuple):
     first_under_replicated: Named
 
 
-def _is_leaderless(state: PartitionState) -> bool:
-    return state[LEADER] == NO_LEADER
-
-
-def _is_under_replicated(state: PartitionState) -> bool:
-    return state[ISR] is not state[REPLICAS] and len(state[ISR]) < in_sync_wanted(state)
-
-
 def partition_health(image: MetadataImage, limit: int) -> PartitionHealth:
     """Counts the unhealthy partitions of `image`, and names at most `limit` of each kind (never more than NAMED_MAX)."""
     partitions = leaderless = under_replicated = 0
@@ -52,8 +43,8 @@ def partition_health(image: MetadataImage, limit: int) -> PartitionHealth:
         partitions += topic.partition_count
         lost = short = 0
         for chunk in topic.chunks:
-            lost += sum([state[LEADER] == NO_LEADER for state in chunk])
-            short += sum([_is_under_replicated(state) for state in chunk if state[ISR] is not state[REPLICAS]])
+            lost += sum([is_unavailable(state) for state in chunk])
+            short += sum([is_under_replicated(state) for state in chunk if state[ISR] is not state[REPLICAS]])
         leaderless += lost
         under_replicated += short
         if lost:
@@ -65,8 +56,8 @@ def partition_health(image: MetadataImage, limit: int) -> PartitionHealth:
         partitions,
         leaderless,
         under_replicated,
-        _first(without_leader, limit, _is_leaderless),
-        _first(without_replicas, limit, _is_under_replicated),
+        _first(without_leader, limit, is_unavailable),
+        _first(without_replicas, limit, is_under_replicated),
     )
 
 

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Sequence
 from quorum_rpc.v1 import admin_pb2
 
 from metadata_log.format.ids import NO_LEADER
+from quorum.controller.partitions.partition_conditions import PartitionCondition
 from quorum.controller.partitions.partition_health import Named, PartitionHealth
+from quorum.controller.partitions.partition_listing import PartitionDescription, PartitionFilter, PartitionPage
 from quorum.controller.topics.described_configs import DescribedConfig, DescribedResource
 from quorum.controller.views import (
     BrokerListing,
     BrokerPage,
     DescribedTopics,
-    PartitionDescription,
     TopicDescription,
     TopicPage,
 )
@@ -23,7 +24,7 @@ from quorum.core.protocol.problem import texts
 from quorum.runtime.protocol.requests import NodeStatus, ReplicaView
 from quorum.wire.convert.convert_broker import to_broker_state
 from quorum.wire.convert.convert_membership import to_voter
-from quorum.wire.convert.errors import item_error, leader_hint
+from quorum.wire.convert.errors import BadMessage, item_error, leader_hint
 from quorum.wire.convert.pages import number_token, place_token
 from quorum.wire.convert.parts import to_endpoint, to_snapshot_id
 from snapshots.store import SnapshotInfo
@@ -78,6 +79,33 @@ def _partition(description: PartitionDescription) -> admin_pb2.PartitionDescript
         removing_replicas=partition.removing_replicas,
         elr=partition.elr,
         offline_replicas=description.offline_replicas,
+    )
+
+
+def from_partition_filter(message: admin_pb2.ListPartitionsRequest) -> PartitionFilter:
+    conditions: list[PartitionCondition] = []
+    for number in dict.fromkeys(message.conditions):
+        try:
+            conditions.append(PartitionCondition(number))
+        except ValueError:
+            known = ", ".join(f"{each.name} ({each.value})" for each in PartitionCondition)
+            raise BadMessage(f"condition {number}: this release knows {known}") from None
+    return PartitionFilter(
+        tuple(conditions),
+        replica_on=message.replica_on if message.HasField("replica_on") else None,
+        led_by=message.led_by if message.HasField("led_by") else None,
+        topics=frozenset(message.topics) if message.topics else None,
+    )
+
+
+def to_list_partitions_response(page: PartitionPage, as_of_offset: int) -> admin_pb2.ListPartitionsResponse:
+    return admin_pb2.ListPartitionsResponse(
+        as_of_offset=as_of_offset,
+        partitions=[
+            admin_pb2.PartitionListing(topic=each.topic, topic_id=each.topic_id, partition=_partition(each.description))
+            for each in page.partitions
+        ],
+        next_page_token=place_token(page.next_place),
     )
 
 

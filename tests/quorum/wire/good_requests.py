@@ -115,6 +115,14 @@ def _operators() -> dict[str, Any]:
         "DescribeConfigs": admin_pb2.DescribeConfigsRequest(context=CONTEXT, resources=[resource]),
         "ListBrokers": admin_pb2.ListBrokersRequest(context=CONTEXT),
         "DescribePartitionHealth": admin_pb2.DescribePartitionHealthRequest(context=CONTEXT, limit=3),
+        "ListPartitions": admin_pb2.ListPartitionsRequest(
+            context=CONTEXT,
+            conditions=[admin_pb2.UNDER_MIN_ISR],
+            replica_on=0,
+            led_by=0,
+            topics=["orders"],
+            page_size=9,
+        ),
         "ElectLeaders": admin_pb2.ElectLeadersRequest(
             context=CONTEXT, topics=[admin_pb2.TopicPartitions(topic="moved", partitions=[0])]
         ),

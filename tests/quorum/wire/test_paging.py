@@ -41,6 +41,7 @@ def test_every_read_is_paged_in_one_way() -> None:
         "DescribeTopics",
         "DescribeConfigs",
         "ListBrokers",
+        "ListPartitions",
         "ListPartitionReassignments",
         "Metadata",
     }
@@ -56,6 +57,7 @@ NAMES = ("a", "b", "c", "d", "e")
 LISTS: dict[str, Callable[[AdminClient, int], AsyncIterator[Any]]] = {
     "topics": lambda client, size: client.topics(size),
     "topics with partitions": lambda client, size: client.described_topics(NAMES, size),
+    "partitions": lambda client, size: client.partitions(page_size=size),
     "configs": lambda client, size: client.described_configs([*map(_topic, NAMES)], size),
     "brokers": lambda client, size: client.brokers(size),
     "reassignments": lambda client, size: client.reassignments(size),
@@ -70,7 +72,7 @@ async def test_pages_of_any_size_together_are_the_whole_list(client: AdminClient
     moved = [Reassignment(name, number, (0, 1, 2, 7)) for name, number in zip("bbdae", (2, 0, 1, 0, 2), strict=True)]
     node.cluster.run(AlterPartitionReassignments(tuple(moved)))
     whole = [each.SerializeToString() async for each in LISTS[what](client, 0)]
-    assert len(whole) == (4 if what == "brokers" else 5)
+    assert len(whole) == {"brokers": 4, "partitions": 15}.get(what, 5)
     for page_size in (1, 2, 3, 4, 7, 1 << 30):
         assert [each.SerializeToString() async for each in LISTS[what](client, page_size)] == whole
 

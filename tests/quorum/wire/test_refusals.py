@@ -427,6 +427,15 @@ OPERATORS: Final = {
     ),
     "ListBrokers": (*PAGES, of_operators("page_token", b"-1", E.INVALID_REQUEST)),
     "DescribePartitionHealth": (*LEADERS, of_operators("limit", -1, E.INVALID_REQUEST)),
+    "ListPartitions": (
+        *PAGES,
+        of_operators("page_token", MetadataCursor(topic="orders", partition=-1).SerializeToString(), E.INVALID_REQUEST),
+        of_operators("conditions", [99], E.INVALID_REQUEST),
+        of_operators("topics", ["nobody"], E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_operators("replica_on", 77, E.BROKER_ID_NOT_REGISTERED),
+        of_operators("led_by", 77, E.BROKER_ID_NOT_REGISTERED),
+        Row("10,001 topics", busy, many("topics", 10_001), E.INVALID_REQUEST),
+    ),
     "ElectLeaders": (
         *CHANGES,
         of_operators("election_type", 1, E.ELECTION_NOT_NEEDED),

@@ -125,6 +125,26 @@ async def test_partitions_that_lack_something_are_counted_and_named(client: Admi
     assert not (await client.partition_health()).first_leaderless
 
 
+async def test_partitions_are_listed_by_filter(client: AdminClient, node: FakeNode) -> None:
+    """With replicas that are offline; several conditions are one or the other, and the other filters narrow the list."""
+    node.cluster.assign("t", (0,), (2,))
+    node.cluster.assign("u", (2, 1), (0, 2), (1, 0))
+    node.cluster.contact(2, wants_fence=True)
+
+    async def listed(*conditions: admin_pb2.PartitionCondition, **filters: Any) -> list[str]:
+        return [f"{each.topic}-{each.partition.partition}" async for each in client.partitions(*conditions, **filters)]
+
+    assert await listed() == ["t-0", "t-1", "u-0", "u-1", "u-2"]
+    assert await listed(admin_pb2.UNAVAILABLE) == ["t-1"]
+    assert await listed(admin_pb2.UNDER_REPLICATED, admin_pb2.UNAVAILABLE) == ["t-1", "u-0", "u-1"]
+    assert await listed(admin_pb2.UNDER_REPLICATED, topics=["u"]) == ["u-0", "u-1"]
+    assert (await listed(replica_on=2), await listed(led_by=1)) == (["t-1", "u-0", "u-1"], ["u-0", "u-2"])
+    page = await client.list_partitions(admin_pb2.ListPartitionsRequest(replica_on=2, page_size=1))
+    (only,) = page.partitions
+    assert (only.partition.HasField("leader_id"), list(only.partition.offline_replicas)) == (False, [2])
+    assert page.as_of_offset == node.cluster.image.offset and page.next_page_token
+
+
 async def test_the_quorum_is_described_by_any_node(client: AdminClient) -> None:
     """Voters and observers apart; an age that is not known is absent, not 0."""
     status = await client.describe_quorum()

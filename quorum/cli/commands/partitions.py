@@ -1,0 +1,76 @@
+"""`quorumctl partitions`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from quorum.cli.errors import EXIT_UNHEALTHY
+from quorum.cli.options import Options, ask, command
+from quorum.cli.output import emit
+from quorum.cli.partition_table import PARTITION_COLUMNS, partition_row
+from quorum.wire.words import id_text
+
+if TYPE_CHECKING:
+    from metaquorum import AdminClient
+
+INT32_MAX: Final = (1 << 31) - 1
+
+
+@click.group()
+def partitions() -> None:
+    """See partitions, and find those that lack something."""
+
+
+@partitions.command("list")
+@click.option("--under-replicated", is_flag=True, help="Fewer replicas are in sync than were assigned.")
+@click.option("--unavailable", is_flag=True, help="No broker leads the partition.")
+@click.option("--under-min-isr", is_flag=True, help="Fewer replicas are in sync than min.insync.replicas demands.")
+@click.option("--at-min-isr", is_flag=True, help="Just as many replicas are in sync as min.insync.replicas demands.")
+@click.option("--not-preferred-leader", is_flag=True, help="The first assigned replica does not lead.")
+@click.option("--broker", "replica_on", type=click.IntRange(0, INT32_MAX), help="This broker has a replica.")
+@click.option("--led-by", type=click.IntRange(0, INT32_MAX), help="This broker leads.")
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Of this topic. May be given several times.")
+@click.option("--limit", type=click.IntRange(1), help="Show at most so many partitions.")
+@click.option("--expect-none", is_flag=True, help="Exit code 10 if a partition is listed.")
+@command
+def list_(
+    options: Options,
+    replica_on: int | None,
+    led_by: int | None,
+    topics: tuple[str, ...],
+    limit: int | None,
+    expect_none: bool,
+    **conditions: bool,
+) -> None:
+    """Lists partitions by topic and number. The controllers filter.
+
+    With several of the first five options, a partition is listed if it meets one of them. The other options narrow the list.
+    """
+    from quorum_rpc.v1 import admin_pb2
+
+    wanted = [name.upper() for name, is_wanted in conditions.items() if is_wanted]
+    request = admin_pb2.ListPartitionsRequest(
+        conditions=wanted, replica_on=replica_on, led_by=led_by, topics=topics, page_size=min(limit or 0, INT32_MAX)
+    )
+
+    async def work(client: AdminClient) -> tuple[int, list[dict[str, Any]]]:
+        """The offset of the first page, and the rows of all pages."""
+        as_of_offset, rows = -1, []
+        async for page in client.pages(request, admin_pb2.ListPartitionsResponse):
+            as_of_offset = page.as_of_offset if as_of_offset < 0 else as_of_offset
+            rows += [_row(each) for each in page.partitions]
+            if limit is not None and len(rows) >= limit:
+                break
+        return as_of_offset, rows[:limit]
+
+    as_of_offset, rows = ask(options, work)
+    document = {"as_of_offset": as_of_offset, "partitions": rows}
+    emit(options.output, document, rows="partitions", columns=PARTITION_COLUMNS)
+    if expect_none and rows:
+        raise SystemExit(EXIT_UNHEALTHY)
+
+
+def _row(listing: Any) -> dict[str, Any]:
+    return {"topic": listing.topic, "topic_id": id_text(listing.topic_id), **partition_row(listing.partition)}

@@ -1,0 +1,1 @@
+"""Conditions, counts and lists of partitions."""
