@@ -37,7 +37,7 @@ from metadata_log.image.metadata_image import MetadataImage, Provenance
 from metadata_log.image.replay import Replay, ReplayResult
 from metadata_log.store.log import Log, LogConfig
 from snapshots.format import SnapshotMeta
-from snapshots.reader import read_records, unreadable_is_damaged
+from snapshots.reader import read_runs, unreadable_is_damaged
 from snapshots.store import SnapshotStore
 
 METADATA_DIRECTORY: Final = "@metadata"
@@ -167,7 +167,7 @@ class BrokerStore:
     def _load(self, meta: SnapshotMeta) -> SnapshotMeta:
         """Replaces the image by that of a verified snapshot."""
         provenance = Provenance(meta.end.offset, meta.end.epoch, meta.timestamp_ms)
-        self._replay.load_snapshot(read_records(self._metadata, meta.end), provenance)
+        self._replay.load_snapshot(read_runs(self._metadata, meta.end), provenance)
         self._base_voters = meta.voters
         return meta
 

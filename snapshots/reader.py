@@ -3,14 +3,14 @@
 The file is read in windows, and a batch's length is checked before memory is allocated for it.
 
     read_snapshot    verifies the whole file before it returns the first record
-    read_records     checks CRCs and chain while it reads: for files that were verified before
+    read_runs        checks CRCs and chain while it reads, partitions in runs: for files that were verified before
     read_meta        reads only the first two batches and the footer, with their CRCs: for verified files
 """
 
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 from metadata_log.disk.failures import is_unreadable
 from metadata_log.disk.files import Directory, File
@@ -18,6 +18,7 @@ from metadata_log.format.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, deco
 from metadata_log.format.codec import UnknownRecord, decode_batch, split_payload
 from metadata_log.format.errors import LogFormatError, UnsupportedRecord
 from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.partition_runs import PartitionRun, PartitionRuns
 from metadata_log.format.records import (
     KRaftVersion,
     MetadataRecord,
@@ -34,6 +35,8 @@ from snapshots.format import (
     part_name,
     snapshot_name,
 )
+
+T = TypeVar("T")
 
 _WINDOW_BYTES: Final = 4 << 20
 _FOOTER_SIZES: Final = tuple(HEADER_BYTES + 3 + 2 * (2 + DIGEST_BYTES) + count_bytes for count_bytes in (1, 2, 3, 5, 9))
@@ -68,14 +71,14 @@ def read_snapshot(directory: Directory, end: OffsetAndEpoch, *, part: bool = Fal
     return SnapshotContents(meta, footer.digest, footer.record_count, _records(directory, name))
 
 
-def read_records(directory: Directory, end: OffsetAndEpoch) -> Iterator[MetadataRecord]:
-    """Read the records of a snapshot. CRCs and chain are checked while reading; the digest is not checked.
+def read_runs(directory: Directory, end: OffsetAndEpoch) -> Iterator[MetadataRecord | PartitionRun]:
+    """Read the records of a snapshot, partitions in runs. CRCs and chain are checked while reading; the digest is not checked.
 
     Raises:
         SnapshotCorrupt: the snapshot is damaged; the text names file and position.
         UnsupportedRecord: a record was written by a newer release.
     """
-    return _records(directory, snapshot_name(end))
+    return _runs(directory, snapshot_name(end))
 
 
 def read_meta(directory: Directory, end: OffsetAndEpoch) -> SnapshotMeta:
@@ -258,6 +261,29 @@ def _footer_at_end(file: File, path: str) -> SnapshotFooter:
     raise SnapshotCorrupt.at(path, tail_start, "the file does not end with a footer")
 
 
+def _runs(directory: Directory, name: str) -> Iterator[MetadataRecord | PartitionRun]:
+    path = f"{directory.path_text}/{name}"
+    runs = PartitionRuns()
+    file = directory.open(name)
+    try:
+        for position, batch in batches_of(file, path):
+            if batch.is_control:
+                continue
+            try:
+                for each in runs.read(batch.payload, batch.record_count):
+                    yield cast(MetadataRecord | PartitionRun, _known(each, path, position))
+            except LogFormatError as e:
+                raise SnapshotCorrupt.at(path, position, str(e)) from e
+    finally:
+        file.close()
+
+
+def _known(record: T, path: str, position: int) -> T:
+    if isinstance(record, UnknownRecord):
+        raise UnsupportedRecord(f"{path}, position {position}: a record of type {record.type_number}")
+    return record
+
+
 def _records(directory: Directory, name: str) -> Iterator[MetadataRecord]:
     path = f"{directory.path_text}/{name}"
     file = directory.open(name)
@@ -270,8 +296,6 @@ def _records(directory: Directory, name: str) -> Iterator[MetadataRecord]:
             except LogFormatError as e:
                 raise SnapshotCorrupt.at(path, position, str(e)) from e
             for record in records:
-                if isinstance(record, UnknownRecord):
-                    raise UnsupportedRecord(f"{path}, position {position}: a record of type {record.type_number}")
-                yield cast(MetadataRecord, record)
+                yield cast(MetadataRecord, _known(record, path, position))
     finally:
         file.close()

@@ -280,7 +280,7 @@ class SnapshotStore:
         return self._part[2] if self._part is not None and self._part[0] == end else 0
 
     def complete_part(self, end: OffsetAndEpoch, chain: bytes | None = None) -> SnapshotMeta:
-        """Finish a download: verify it, make it durable, and rename it. Read its records with `read_records`.
+        """Finish a download: verify it, make it durable, and rename it. Read its records with `read_runs`.
 
         `chain` is the chain that the log has at `end`, if known; the snapshot must have the same one. May run on
         another thread: from the beginning of this call no other code uses the part.

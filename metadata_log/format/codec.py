@@ -127,6 +127,18 @@ def decode_records(payload: bytes, count: int) -> list[Record | UnknownRecord]:
     return records
 
 
+def decode_record(packed: bytes) -> Record | UnknownRecord:
+    """Decode one record from its bytes, as `split_payload` returns them.
+
+    Raises:
+        LogFormatError: the bytes are not one record that matches its type.
+    """
+    try:
+        return _decode(msgpack.unpackb(packed, raw=False, use_list=False, max_map_len=0, max_ext_len=0))
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as e:
+        raise LogFormatError(f"a record is not MessagePack: {e!r:.80}") from e
+
+
 def split_payload(payload: bytes, count: int) -> list[bytes]:
     """Return the bytes of each of the `count` records in `payload`, undecoded. Used to hash records as they were
     packed.

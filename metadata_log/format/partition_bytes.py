@@ -22,16 +22,23 @@ _SHORT_ARRAY: Final = 0x9
 _MISSES_MAX: Final = 64
 """Maximum number of different states in one payload; after that many, `StatesSeen` gives up."""
 
+_SHORT_ARRAY_MAX: Final = 15
+"""Maximum number of items of an array whose head is one byte."""
 _TYPE: Final = TYPE_NUMBERS[Partition]
 _SHAPE: Final = Shape(Partition)
+assert 2 + len(_SHAPE.names) <= _SHORT_ARRAY_MAX, "type, version and all fields are a short array"
 
 _packed_states: Final[dict[Fields, tuple[bytes, bytes]]] = {}
 _PACKED_STATES_MAX: Final = 1 << 14
 
 PARTITION_MARK: Final = bytes([_TYPE, RECORD_VERSION, 0xC4, UUID_BYTES])
 """The first bytes of a `Partition` after its array's head: type, version, and the head of the topic id."""
-_NUMBER_AT: Final = 1 + len(PARTITION_MARK) + UUID_BYTES
-_NUMBER_BYTES: Final = {**dict.fromkeys(range(0x80), 0), 0xCC: 1, 0xCD: 2, 0xCE: 4}
+PARTITION_STARTS: Final = tuple(
+    [bytes([_SHORT_ARRAY << 4 | 4 + fields]) + PARTITION_MARK for fields in range(len(_SHAPE.names) - 1)]
+)
+"""The bytes before the topic id, by the number of fields behind the partition's number."""
+NUMBER_AT: Final = 1 + len(PARTITION_MARK) + UUID_BYTES
+NUMBER_BYTES: Final = {**dict.fromkeys(range(0x80), 0), 0xCC: 1, 0xCD: 2, 0xCE: 4}
 """How many bytes follow MessagePack's head of an unsigned number. A number below 128 is its own head."""
 
 pack: Final[Callable[[object], bytes]] = msgpack.Packer(use_bin_type=True, strict_types=False).pack
@@ -56,13 +63,15 @@ def encode_partitions(topic_id: bytes, first: int, states: Iterable[Fields]) -> 
 
 def _pack_state(state: Fields) -> tuple[bytes, bytes]:
     """Return the bytes of a `Partition` in this state before the topic id, and the bytes after the number."""
-    fields = _SHAPE.shortest(state)
-    whole = pack((_TYPE, RECORD_VERSION, bytes(UUID_BYTES), 0, *fields))
-    number_at = len(whole) - sum([len(pack(field)) for field in fields]) - len(pack(0))
     if len(_packed_states) >= _PACKED_STATES_MAX:
         _packed_states.clear()
-    pieces = whole[: number_at - UUID_BYTES], whole[number_at + len(pack(0)) :]
+    pieces = PARTITION_STARTS[len(_SHAPE.shortest(state))], packed_tail(state)
     return _packed_states.setdefault(state, pieces)
+
+
+def packed_tail(state: Fields) -> bytes:
+    """Return the bytes of a `Partition` in this state after the number. A short array is a head of one byte and its items."""
+    return pack(_SHAPE.shortest(state))[1:]
 
 
 class StatesSeen:
@@ -89,8 +98,8 @@ class StatesSeen:
         """Return the record at `start`, where an array's head and `PARTITION_MARK` are, if its state was seen
         before.
         """
-        payload, at = self._payload, start + _NUMBER_AT
-        size = _NUMBER_BYTES.get(payload[at]) if at < len(payload) else None
+        payload, at = self._payload, start + NUMBER_AT
+        size = NUMBER_BYTES.get(payload[at]) if at < len(payload) else None
         if size is None:
             return None
         end = at + 1 + size
@@ -104,8 +113,8 @@ class StatesSeen:
         """Remember the state of `record`, which was not seen before and ends at `end`. (An array that is not short
         could be a map.)
         """
-        number_at = start + _NUMBER_AT
-        size = _NUMBER_BYTES.get(self._payload[number_at])
+        number_at = start + NUMBER_AT
+        size = NUMBER_BYTES.get(self._payload[number_at])
         self._misses_left -= 1
         self.is_useful = self._misses_left > 0
         if size is not None and self._payload[start] >> 4 == _SHORT_ARRAY and type(record) is Partition:

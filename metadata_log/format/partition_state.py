@@ -62,7 +62,9 @@ def _intern_ids(ids: NodeIds) -> NodeIds:
     known = _lists.get(ids)
     if known is not None:
         return known
-    return _interned(_lists, tuple([_interned(_node_ids, each) for each in ids]))
+    if len(_node_ids) >= _POOL_MAX:
+        _node_ids.clear()
+    return _interned(_lists, tuple(map(_node_ids.setdefault, ids, ids)))
 
 
 def _intern_directories(directories: tuple[Uuid, ...]) -> tuple[Uuid, ...]:
@@ -75,11 +77,13 @@ def _intern_directories(directories: tuple[Uuid, ...]) -> tuple[Uuid, ...]:
 def intern_state(state: PartitionState) -> PartitionState:
     """Return an equal state made of shared parts."""
     known = _states.get(state)
-    if known is not None:
-        return known
+    return _interned(_states, _with_shared_parts(state)) if known is None else known
+
+
+def _with_shared_parts(state: PartitionState) -> PartitionState:
     replicas, isr, removing, adding, leader, recovery, leader_epoch, partition_epoch, directories, elr, last_elr = state
     replicas = _intern_ids(replicas)
-    shared = (
+    return (
         replicas,
         replicas if isr == replicas else _intern_ids(isr),
         _intern_ids(removing) if removing else (),
@@ -92,7 +96,6 @@ def intern_state(state: PartitionState) -> PartitionState:
         _intern_ids(elr) if elr else (),
         _intern_ids(last_elr) if last_elr else (),
     )
-    return _interned(_states, shared)
 
 
 class Unsound(Exception):
@@ -110,11 +113,21 @@ def state_of(record: Partition) -> PartitionState:
     known = _sound.get(fields)
     if known is not None:
         return known
-    state = intern_state(fields)
+    return _interned(_sound, sound_state(fields))
+
+
+def sound_state(fields: PartitionState) -> PartitionState:
+    """Return an equal state made of shared parts. The state itself is not looked up in a pool: in a large cluster most states
+    differ, and each look costs a hash of the whole state.
+
+    Raises:
+        Unsound: see `misfit`.
+    """
+    state = _with_shared_parts(fields)
     why = misfit(state)
     if why is not None:
         raise Unsound(why)
-    return _interned(_sound, state)
+    return state
 
 
 def partition_of(topic_id: Uuid, partition: int, state: PartitionState) -> Partition:

@@ -23,10 +23,12 @@ references to others.
 """
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import NODE_ID_MAX, NodeId, Offset, Uuid, uuid_text
+from metadata_log.format.partition_runs import PartitionRun
 from metadata_log.format.records import (
     FROM_OFFSET,
     METADATA_VERSION,
@@ -63,11 +65,15 @@ from metadata_log.format.records import (
     UserScramCredential,
     level_problem,
 )
+from metadata_log.format.records.levels import FIELD_LEVELS
 from metadata_log.image.canonical_order import OrderKey, by_bytes, by_number, by_quota, by_text
 from metadata_log.image.entity_key import EntityKey, clear_elr_keys, quota_keys, remove_topic_keys, topic_key
 from metadata_log.image.image_editor import DeltaKind, Edits, Misfit
 from metadata_log.image.metadata_image import MetadataImage, QuotaKey, ScramKey
 from metadata_log.image.topic_delta import TopicDelta
+
+_NEWER_FIELDS: Final = itemgetter(*(Partition._fields.index(name) - 2 for name in FIELD_LEVELS[Partition]))
+"""The fields of a partition's state that need a higher level than 1 if they are not empty."""
 
 
 class InvalidRecord(LogFormatError):
@@ -120,6 +126,22 @@ class MetadataDelta(TopicDelta):
             row.apply(self, record, offset)
         except Misfit as e:
             raise InvalidRecord(offset, str(e)) from None
+
+    def extend(self, run: PartitionRun, place: int) -> None:
+        """Apply the records of partitions in a snapshot. `place` is the number of the first of these records.
+
+        Raises:
+            InvalidRecord: the records do not fit; drop the delta.
+        """
+        if self.level < METADATA_VERSION_MAX and any(map(any, map(_NEWER_FIELDS, run.states))):
+            for at, record in enumerate(run.records(), place):
+                problem = level_problem(record, self.level)
+                if problem is not None:
+                    raise InvalidRecord(at, problem)
+        try:
+            self._extend(run)
+        except Misfit as e:
+            raise InvalidRecord(place, str(e)) from None
 
     # --- entities that are one record each ---
 

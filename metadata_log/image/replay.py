@@ -26,6 +26,7 @@ from metadata_log.format.batch import Batch
 from metadata_log.format.codec import UnknownRecord, decode_batch
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset, OffsetAndEpoch
+from metadata_log.format.partition_runs import PartitionRun
 from metadata_log.format.records import (
     AbortTransaction,
     BeginTransaction,
@@ -147,16 +148,22 @@ class Replay:
         self._transaction = self._delta = self._stopped = None
         self._redo.clear()
 
-    def load_snapshot(self, records: Iterable[MetadataRecord], provenance: Provenance) -> MetadataImage:
-        """Replace the image by the canonical records of a snapshot.
+    def load_snapshot(self, records: Iterable[MetadataRecord | PartitionRun], provenance: Provenance) -> MetadataImage:
+        """Replace the image by the canonical records of a snapshot, partitions one by one or in runs.
 
         Raises:
             InvalidRecord: the records do not form an image; the present image stays. The error's offset is the record's
                 number.
         """
         delta = loading_delta()
-        for place, record in enumerate(records):
-            delta.replay(record, place)
+        place = 0
+        for record in records:
+            if type(record) is PartitionRun:
+                delta.extend(record, place)
+                place += len(record.states)
+            else:
+                delta.replay(cast(MetadataRecord, record), place)
+                place += 1
         return self.install(delta.finish(provenance))
 
     def install(self, image: MetadataImage) -> MetadataImage:

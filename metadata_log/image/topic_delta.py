@@ -5,6 +5,7 @@ are replayed without a new topic for each. All other effects are in `delta`, whi
 """
 
 from metadata_log.format.ids import ZERO_UUID, NodeId, Offset, Uuid, uuid_text
+from metadata_log.format.partition_runs import PartitionRun
 from metadata_log.format.partition_state import (
     ELR,
     LAST_KNOWN_ELR,
@@ -99,9 +100,7 @@ class TopicDelta(ImageEditor):
         # The topic is nearly always open: this saves a call for each of millions of partitions.
         editor = self._open.get(record.topic_id) or self._open_topic(record.topic_id)
         if record.partition != editor.partition_count:
-            raise Misfit(
-                f"partition {record.partition} of topic {editor.name!r} is not the next; the topic has {editor.partition_count}"
-            )
+            raise _not_next(editor, record.partition)
         try:
             state = state_of(record)
         except Unsound as e:
@@ -113,6 +112,16 @@ class TopicDelta(ImageEditor):
         editor.append(state)
         self._partition_count += 1
         self._record_count += 1
+
+    def _extend(self, run: PartitionRun) -> None:
+        """Add partitions of a snapshot."""
+        assert self._kind is DeltaKind.LOADING, "the log has no runs"
+        editor = self._open.get(run.topic_id) or self._open_topic(run.topic_id)
+        if run.first != editor.partition_count:
+            raise _not_next(editor, run.first)
+        editor.extend(run.states, run.hashes)
+        self._partition_count += len(run.states)
+        self._record_count += len(run.states)
 
     def _change_partition(self, record: PartitionChange, offset: Offset) -> None:
         editor = self._open_topic(record.topic_id)
@@ -149,3 +158,9 @@ class TopicDelta(ImageEditor):
                 new = without_elr(old)
                 if new is not old:
                     editor.change(partition, intern_state(new))
+
+
+def _not_next(editor: TopicEditor, partition: int) -> Misfit:
+    return Misfit(
+        f"partition {partition} of topic {editor.name!r} is not the next; the topic has {editor.partition_count}"
+    )

@@ -12,7 +12,10 @@ a dict from broker to topics would cost over 100 bytes a partition in a cluster 
 
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from metadata_log.format.ids import NodeId, Uuid
@@ -176,6 +179,21 @@ class TopicEditor:
         self.partition_count = number + 1
         replicas = state[REPLICAS]
         self._appended[replicas] = self._appended.get(replicas, 0) + 1
+
+    def extend(self, states: list[PartitionState], hashes: int) -> None:
+        """Add the next partitions. `hashes` is the sum of the hashes of their records."""
+        self._hash_appended()
+        room = -self.partition_count % CHUNK_PARTITIONS
+        if room:
+            self._own(-1).extend(states[:room])
+        for start in range(room, len(states), CHUNK_PARTITIONS):
+            self._chunks.append(tuple(states[start : start + CHUNK_PARTITIONS]))
+        self.partition_count += len(states)
+        self._hashed = self.partition_count
+        self.digest += hashes
+        moves = self._replica_moves
+        for broker_id, count in Counter(chain.from_iterable(map(itemgetter(REPLICAS), states))).items():
+            moves[broker_id] = moves.get(broker_id, 0) + count
 
     def _hash_appended(self) -> None:
         first, self._hashed = self._hashed, self.partition_count

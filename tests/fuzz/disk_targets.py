@@ -50,7 +50,7 @@ from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from quorum.runtime.disk.recovery_plan import PlannedDirectory, RecoveryPlan
 from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.format import FIRST_CHAIN, SnapshotMeta, genesis, snapshot_batches, snapshot_name
-from snapshots.reader import read_meta, read_records, read_snapshot
+from snapshots.reader import read_meta, read_runs, read_snapshot
 from snapshots.store import SnapshotStore
 from tests.fuzz.mutation import json_mutated, mutated
 from tests.fuzz.sealing import batches_mutated, sealed, sealed_line, sealed_note, sealed_segment
@@ -416,7 +416,7 @@ def _take_snapshot(data: bytes) -> None:
     except LogFormatError:
         with contextlib.suppress(LogFormatError):
             read_meta(directory, SNAPSHOT_END)
-        Replay().load_snapshot(read_records(directory, SNAPSHOT_END), Provenance(*SNAPSHOT_END, 7))
+        Replay().load_snapshot(read_runs(directory, SNAPSHOT_END), Provenance(*SNAPSHOT_END, 7))
         raise
 
 

@@ -24,12 +24,12 @@ from snapshots.format import (
     snapshot_batches,
     snapshot_name,
 )
-from snapshots.reader import read_meta, read_records, read_snapshot
+from snapshots.reader import read_meta, read_runs, read_snapshot
 from snapshots.store import SnapshotStore
 from snapshots.writer import write_image, write_records
 from tests.metadata_log.image.histories import uuid
 from tests.sim.world.disk import MemoryDirectory
-from tests.snapshots.images import VOTERS, image_at, meta_of
+from tests.snapshots.images import VOTERS, image_at, meta_of, records_in
 
 
 def test_a_name_says_end_and_epoch_and_whether_it_is_whole() -> None:
@@ -57,7 +57,7 @@ def test_what_is_written_is_read(seed: int) -> None:
     assert contents.meta == meta_of(image) == read_meta(disk, info.end)
     assert (contents.digest, contents.record_count) == (image.digest_bytes, image.record_count)
     records = list(contents.records)
-    assert records == list(image.canonical_records()) == list(read_records(disk, info.end))
+    assert records == list(image.canonical_records()) == [*records_in(read_runs(disk, info.end))]
     assert Replay().load_snapshot(iter(records), image.provenance) == image
 
 

@@ -8,10 +8,10 @@ from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.ids import OffsetAndEpoch
 from snapshots.format import SnapshotCorrupt, part_name, snapshot_name
 from snapshots.policy import RetentionPolicy
-from snapshots.reader import read_records
+from snapshots.reader import read_runs
 from snapshots.store import PositionOutOfRange, SnapshotNotFound, SnapshotStore, genesis
 from tests.sim.world.disk import MemoryDirectory, PowerCut
-from tests.snapshots.images import VOTERS, image_at, meta_of
+from tests.snapshots.images import VOTERS, image_at, meta_of, records_in
 
 
 def write(store: SnapshotStore, offset: int, epoch: int = 1) -> OffsetAndEpoch:
@@ -64,7 +64,7 @@ def test_chunks_in_any_size_make_the_file_again() -> None:
         position += len(data)
     assert here.list() == ()
     assert here.complete_part(end) == there.read_meta(end)
-    assert list(read_records(here.directory, end)) == list(image_at(500).canonical_records())
+    assert [*records_in(read_runs(here.directory, end))] == list(image_at(500).canonical_records())
     assert here.list()[0].size == size == there.list()[0].size
     assert there.read_chunk(end, size, 10) == (size, b"")
     for wrong in (-1, size + 1):

@@ -18,7 +18,7 @@ from metadata_log.image.metadata_image import MetadataImage, Provenance
 from metadata_log.image.replay import Replay
 from metadata_log.store.segments import Extent, check
 from snapshots.format import SnapshotCorrupt, SnapshotMeta
-from snapshots.reader import read_records, unreadable_is_damaged
+from snapshots.reader import read_runs, unreadable_is_damaged
 from snapshots.store import SnapshotInfo, SnapshotStore
 
 
@@ -67,7 +67,7 @@ class LoadSnapshotJob:
         provenance = Provenance(meta.end.offset, meta.end.epoch, meta.timestamp_ms)
         try:
             with unreadable_is_damaged():
-                self.image = Replay().load_snapshot(read_records(self.store.directory, self.end), provenance)
+                self.image = Replay().load_snapshot(read_runs(self.store.directory, self.end), provenance)
         except LogFormatError:
             if self.install:
                 # The file is whole, but its records do not fit an image. If it stayed, the next start would load it.
