@@ -25,9 +25,10 @@ ROOM ?=
 PYTEST_ARGS ?=
 JOBS ?= 2
 BENCH_ARGS ?=
+SCALE_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos powercut model bench image-spike clean
+.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos powercut model bench scale image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -108,6 +109,9 @@ model: $(MODEL)  ## checks the TLA+ models of the protocol with TLC, all states 
 
 bench: $(VENV)  ## speed, side by side with etcd on this machine
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+scale: $(VENV)  ## the figures of a cluster with millions of partitions; SCALE_ARGS="--partitions 200000 --topics 2000"
+	@$(BIN)/python -m benchmarks.scale $(SCALE_ARGS)
 
 image-spike: $(VENV)  ## memory and time of an image of PARTITIONS=2000000
 	@$(BIN)/python benchmarks/image_spike.py --partitions $(PARTITIONS)

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.request import urlopen
 
 import grpc.aio
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2
@@ -13,6 +14,7 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 from benchmarks.load import Call
 from benchmarks.sessions import Sessions
 from quorum.devcluster.cluster import DevCluster
+from quorum.devcluster.layout import free_ports, write_config
 
 TOPICS = 1_000
 
@@ -28,17 +30,18 @@ class NotAcknowledged(Exception):
 
 
 class OurCluster:
-    """`async with OurCluster(directory)`: three controllers, three brokers' sessions, 1,000 topics of one partition."""
+    """`async with OurCluster(directory)`: three controllers, sessions of brokers, 1,000 topics of one partition."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, brokers: int = 3) -> None:
         self._cluster = DevCluster.create(directory, controllers=3, brokers=0)
+        self._metrics = _metrics_listeners(self._cluster)
         self._targets = [node.endpoint for node in self._cluster.layout.controllers]
         self._channels = [grpc.aio.insecure_channel(target, options=_OPTIONS) for target in self._targets]
         self._stubs = [admin_pb2_grpc.AdminServiceStub(channel) for channel in self._channels]  # type: ignore[no-untyped-call]
         self._down: set[int] = set()
         self._batch = 0
         cluster_id = self._cluster.layout.cluster_id
-        self._sessions = Sessions(self._targets, cluster_id, 3)
+        self._sessions = Sessions(self._targets, cluster_id, brokers)
         self._context = admin_pb2.RequestContext(cluster_id=cluster_id, timeout_ms=10_000)
 
     async def __aenter__(self) -> Self:
@@ -89,6 +92,29 @@ class OurCluster:
         pids = {"leader": self._cluster.pid(leader.name)}
         pids |= {f"follower {i}": self._cluster.pid(node.name) for i, node in enumerate(followers, 1)}
         return {name: pid for name, pid in pids.items() if pid is not None}
+
+    async def leader_metrics(self) -> dict[str, float]:
+        """The samples of the active controller's metrics page, by name and labels."""
+        address = self._metrics[await self.leader()]
+        page = await asyncio.to_thread(lambda: urlopen(f"http://{address}/metrics", timeout=10).read().decode())
+        rows = [line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, value in rows}
+
+    def silence(self, broker_id: int) -> float:
+        """Ends the contacts of one broker. Returns the time of its last contact, by `time.perf_counter`."""
+        return self._sessions.silence(broker_id)
+
+    async def kill_all(self) -> None:
+        """Kills all controllers with SIGKILL, and waits until the processes have ended."""
+        for node in self._cluster.layout.controllers:
+            self._cluster.kill(node.name)
+        while self._cluster.running():
+            await asyncio.sleep(0.02)
+
+    def start_all(self) -> None:
+        """Starts all controllers at the same time."""
+        for node in self._cluster.layout.controllers:
+            self._cluster.start(node.name)
 
     def _alter(self, n: int) -> admin_pb2.IncrementalAlterConfigsRequest:
         """A request for one config of one topic, about 200 bytes in the log."""
@@ -152,13 +178,17 @@ class OurCluster:
 
         return call
 
-    def any_put_call(self) -> Call:
+    def context(self, timeout_ms: int = 10_000) -> admin_pb2.RequestContext:
+        """The context of a request."""
+        return admin_pb2.RequestContext(cluster_id=self._context.cluster_id, timeout_ms=timeout_ms)
+
+    def any_put_call(self, timeout_s: float = 0.25) -> Call:
         """Writes to the running controllers in turn: for the time after a failure."""
 
         async def call(n: int) -> object:
             running = [i for i in range(3) if i not in self._down]
             return _check(
-                await self._stubs[running[n % len(running)]].IncrementalAlterConfigs(self._alter(n), timeout=0.25)
+                await self._stubs[running[n % len(running)]].IncrementalAlterConfigs(self._alter(n), timeout=timeout_s)
             )
 
         return call
@@ -194,6 +224,17 @@ class OurCluster:
                     return
             await asyncio.sleep(0.02)
         raise TimeoutError("a controller did not come back")
+
+
+def _metrics_listeners(cluster: DevCluster) -> list[str]:
+    """Gives each controller an address for its metrics page."""
+    nodes = cluster.layout.controllers
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(len(nodes))]
+    for node, address in zip(nodes, addresses, strict=True):
+        write_config(cluster.layout, node)
+        with node.config_path.open("a") as file:
+            file.write(f"metrics.listener: {address}\n")
+    return addresses
 
 
 def _check(answer: Any) -> Any:

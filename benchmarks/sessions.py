@@ -3,7 +3,11 @@
 import asyncio
 import contextlib
 import os
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
 
 import grpc.aio
 from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc, common_pb2
@@ -11,6 +15,18 @@ from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 from metadata_log.format.batch import decode_all
 
 CONTACT_S = 1.0
+FIRST_BROKER_ID = 101
+REGISTERED_AT_ONCE = 10
+"""How many brokers register at the same time."""
+
+T = TypeVar("T")
+
+
+def batched(values: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Cuts `values` into lists of `size`; the last list may be shorter."""
+    rest = iter(values)
+    while piece := list(islice(rest, size)):
+        yield piece
 
 
 @dataclass
@@ -21,6 +37,8 @@ class _Session:
     offset: int = 0
     epoch: int = 0
     chain: bytes = b""
+    contacted: float = 0.0
+    """The time when the last answer arrived."""
 
 
 class Sessions:
@@ -30,12 +48,12 @@ class Sessions:
         self._channels = [grpc.aio.insecure_channel(target) for target in targets]
         self._stubs = [broker_pb2_grpc.BrokerServiceStub(channel) for channel in self._channels]  # type: ignore[no-untyped-call]
         self._cluster_id = cluster_id
-        self._sessions = [_Session(101 + i, os.urandom(16)) for i in range(count)]
+        self._sessions = [_Session(FIRST_BROKER_ID + i, os.urandom(16)) for i in range(count)]
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Sessions":
-        for session in self._sessions:
-            await self._register(session)
+        for several in batched(self._sessions, REGISTERED_AT_ONCE):
+            await asyncio.gather(*map(self._register, several))
         self._task = asyncio.create_task(self._keep_alive())
         return self
 
@@ -86,11 +104,17 @@ class Sessions:
             with contextlib.suppress(grpc.aio.AioRpcError):
                 answer: broker_pb2.MetadataFetchResponse = await stub.MetadataFetchOnce(request, timeout=2)
                 if answer.error.code == common_pb2.NONE:
+                    session.contacted = time.perf_counter()
                     return answer
         return broker_pb2.MetadataFetchResponse()
+
+    def silence(self, broker_id: int) -> float:
+        """Ends the contacts of one broker. Returns the time of its last contact, by `time.perf_counter`."""
+        session = next(each for each in self._sessions if each.broker_id == broker_id)
+        self._sessions.remove(session)
+        return session.contacted
 
     async def _keep_alive(self) -> None:
         while True:
             await asyncio.sleep(CONTACT_S)
-            for session in self._sessions:
-                await self._fetch(session, 1)
+            await asyncio.gather(*(self._fetch(session, 1) for session in self._sessions))

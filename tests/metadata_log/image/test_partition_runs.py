@@ -53,7 +53,7 @@ def test_runs_make_the_same_image_as_records(seed: int) -> None:
 @pytest.mark.parametrize("cut", [1, 64, 100])
 def test_chunks_are_full_wherever_a_payload_ends(count: int, cut: int) -> None:
     """A payload ends inside a topic, and the next payload goes on in the middle of a chunk."""
-    records = [broker(n, broker_epoch=n) for n in (1, 2, 3)]
+    records: list[MetadataRecord] = [broker(n, broker_epoch=n) for n in (1, 2, 3)]
     records += [Topic("a", A), *(partition(A, n) for n in range(count)), Topic("b", B), partition(B, 0, (3, 1))]
     image = loaded(records, 4 + min(cut, count))
     image.check_invariants()
@@ -111,7 +111,7 @@ def test_partitions_that_do_not_fit_are_refused(records: list[MetadataRecord], w
 def test_a_run_obeys_the_level_of_the_snapshot(level: int) -> None:
     """At level 1 no partition has eligible leader replicas: such a snapshot was written by a mistake."""
     reassigned = partition(A, 1, isr=(1,), elr=(2,))
-    records = [FeatureLevel(METADATA_VERSION, level), Topic("a", A), partition(A, 0), reassigned]
+    records: list[MetadataRecord] = [FeatureLevel(METADATA_VERSION, level), Topic("a", A), partition(A, 0), reassigned]
     if level == 2:
         assert loaded(records).partition_count == 2
         return
