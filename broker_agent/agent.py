@@ -11,7 +11,7 @@ The agent steps the session on the event loop. The loader (`metadata_loader`) do
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
@@ -95,6 +95,8 @@ class Agent:
         self.identity = identity
         self.cache = MetadataCache()
         self.leases_lapsed = 0
+        self.flush_data: Callable[[], Awaitable[None]] | None = None
+        """Makes the data of this broker's replicas durable, at the end of a controlled shutdown. An embedding process sets it."""
         self._session = session
         self._client = connect(self.feed)
         self._now_ms = now_ms
@@ -211,6 +213,8 @@ class Agent:
     async def run(self) -> Exit:
         """Runs the broker, from reading its store to leaving; returns the exit code and its reason.
 
+        After a controlled shutdown the store keeps the proof of it, once `flush_data` has returned.
+
         Raises:
             OSError, FlushFailed: the disk has failed, and the process has to end.
         """
@@ -219,7 +223,12 @@ class Agent:
             self._spawn(self._loader.recover(self.incarnation))
             if self.identity.data_plane == NO_DATA_PLANE:
                 self._spawn(self._lead())
-            return await self._exit
+            ended = await self._exit
+            if ended.clean_broker_epoch is not None:
+                if self.flush_data is not None:
+                    await self.flush_data()
+                await self._loader.note_clean_shutdown(ended.clean_broker_epoch)
+            return ended
         finally:
             await self._close()
 
@@ -315,6 +324,7 @@ class Agent:
             previous_incarnation=effect.previous_incarnation,
             generation=identity.generation,
             data_plane=identity.data_plane,
+            previous_broker_epoch=effect.previous_broker_epoch,
         )
 
     async def _lead(self) -> None:

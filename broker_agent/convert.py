@@ -44,6 +44,7 @@ def register_request(
     previous_incarnation: Uuid | None,
     generation: int,
     data_plane: str,
+    previous_broker_epoch: int | None,
 ) -> broker_pb2.RegisterBrokerRequest:
     """The request to register this process."""
     return broker_pb2.RegisterBrokerRequest(
@@ -60,6 +61,7 @@ def register_request(
         previous_incarnation_id=previous_incarnation or b"",
         generation=generation,
         data_plane=data_plane,
+        previous_broker_epoch=previous_broker_epoch,
     )
 
 

@@ -112,11 +112,15 @@ class MetadataLoader:
         self._publish(recovered.image, Changes.between(self._cache.current.image, recovered.image))
         gc.freeze()  # the loaded image stays, so no garbage collection needs to walk it again
         others = tuple(each for each in recovered.previous_incarnations if each != incarnation)
-        self._feed(StoreRecovered(recovered.position, others))
+        self._feed(StoreRecovered(recovered.position, others, recovered.clean_broker_epoch))
 
     async def note_registered(self, incarnation: Uuid) -> None:
         """Notes that earlier processes of this store are no longer registered."""
         await self._in_store(lambda: self._store.note_registered(incarnation))
+
+    async def note_clean_shutdown(self, broker_epoch: int) -> None:
+        """Leaves the proof of a controlled shutdown for the next process."""
+        await self._in_store(lambda: self._store.note_clean_shutdown(broker_epoch))
 
     async def apply(self, effect: ApplyBatches) -> None:
         try:

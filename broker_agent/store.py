@@ -42,6 +42,8 @@ from snapshots.store import SnapshotStore
 
 METADATA_DIRECTORY: Final = "@metadata"
 INCARNATIONS_NAME: Final = "incarnations"
+CLEAN_SHUTDOWN_NAME: Final = "clean-shutdown"
+_CLEAN_SHUTDOWN_BYTES_MAX: Final = 20
 INCARNATIONS_MAX: Final = 8
 """How many processes that died before they were registered are remembered; the oldest are forgotten first."""
 _UUID_BYTES: Final = 16
@@ -75,6 +77,8 @@ class Recovered(NamedTuple):
     previous_incarnations: tuple[Uuid, ...]
     voters: Voters | None
     dropped: str | None
+    clean_broker_epoch: int | None = None
+    """The epoch of the last process, if that process ended with a controlled shutdown."""
 
 
 class BrokerStore:
@@ -133,7 +137,8 @@ class BrokerStore:
                 raise
             dropped = str(e)
             self.reset()
-        return Recovered(self.position, self.image, self._read_incarnations(), self.voters, dropped)
+        clean_broker_epoch = self._take_clean_shutdown()
+        return Recovered(self.position, self.image, self._read_incarnations(), self.voters, dropped, clean_broker_epoch)
 
     def _recover(self) -> None:
         self._snapshots.discard_parts()
@@ -337,3 +342,25 @@ class BrokerStore:
 
     def _write_incarnations(self, incarnations: Iterable[Uuid]) -> None:
         self._directory.write_atomic(INCARNATIONS_NAME, b"".join(incarnations))
+
+    # --- clean shutdowns ---------------------------------------------------------------------------------------------
+
+    def note_clean_shutdown(self, broker_epoch: int) -> None:
+        """Leaves the proof that the process with this epoch ended with a controlled shutdown (Kafka's `.kafka_cleanshutdown`)."""
+        self._directory.write_atomic(CLEAN_SHUTDOWN_NAME, str(broker_epoch).encode())
+
+    def _take_clean_shutdown(self) -> int | None:
+        """Returns the epoch of the proof, if there is one, and deletes the proof: this process may crash at any time."""
+        try:
+            data = self._directory.read(CLEAN_SHUTDOWN_NAME, _CLEAN_SHUTDOWN_BYTES_MAX)
+        except FileNotFoundError:
+            return None
+        except FileTooLarge:  # no store wrote that
+            data = b""
+        except OSError as e:
+            if not is_unreadable(e):
+                raise
+            data = b""
+        self._directory.remove(CLEAN_SHUTDOWN_NAME)
+        self._directory.flush()
+        return int(data) if data.isdigit() else None

@@ -75,12 +75,14 @@ class FetchSchedule:
     def is_due(self, now_ms: int) -> bool:
         return self.in_flight is None and self.due_ms is not None and now_ms >= self.due_ms
 
-    def register(self, previous_incarnation: Uuid | None, now_ms: int) -> Register:
+    def register(
+        self, previous_incarnation: Uuid | None, now_ms: int, previous_broker_epoch: int | None = None
+    ) -> Register:
         """Makes the next registration request."""
         timeout_ms = self._config.register_timeout_ms
         number = self._next_number()
         self.in_flight = Sent(number, now_ms, now_ms + timeout_ms, None)
-        return Register(number, previous_incarnation, timeout_ms)
+        return Register(number, previous_incarnation, timeout_ms, previous_broker_epoch)
 
     def fetch(
         self,

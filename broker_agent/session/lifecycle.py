@@ -141,10 +141,12 @@ class StoreRecovered:
     """The local store has been read, so the broker can register.
 
     `previous_incarnations` are the processes that held the store before and may still be registered, the likeliest first.
+    `clean_broker_epoch` is the epoch of the last process, if that process ended with a controlled shutdown.
     """
 
     position: Position
     previous_incarnations: tuple[Uuid, ...]
+    clean_broker_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +259,8 @@ class Register:
     number: int
     previous_incarnation: Uuid | None
     timeout_ms: int
+    previous_broker_epoch: int | None = None
+    """The proof that the last process of this broker ended with a controlled shutdown (KIP-966)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,10 +337,15 @@ class LeaseRenewed:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """End the process with this exit code; no effect follows."""
+    """End the process with this exit code; no effect follows.
+
+    `clean_broker_epoch`: a controlled shutdown has ended. Once the data of the replicas is durable, the store keeps this epoch as
+    the proof for the next process.
+    """
 
     code: int
     reason: str
+    clean_broker_epoch: int | None = None
 
 
 Effect: TypeAlias = (

@@ -14,6 +14,10 @@ broker whose store has metadata was accepted by its own cluster before, so the b
     2. Broker 101 crashes and is started again. Its session of epoch 40 is still open for some seconds.
     3. The new process names the old one as `previous_incarnation`, so the controller replaces the registration at once. The new
        record is at offset 57, and a late request of epoch 40 is refused as STALE_BROKER_EPOCH.
+
+A process that ends with a controlled shutdown leaves a proof in its store: its epoch. The next process deletes the proof, and
+sends the epoch as `previous_broker_epoch`. Without the proof the controllers take broker 101 out of ISRs and ELRs, because the end
+of its data may be lost (KIP-966). In the example broker 101 crashed, so the process of step 3 has no proof.
 """
 
 from typing import Final
@@ -47,12 +51,22 @@ class Registration:
         self.was_registered = False
         """True if this process was ever registered, so that its configuration is right."""
         self._has_metadata = False
+        self.previous_broker_epoch: int | None = None
+        """The epoch of the last process of this store, if that process ended with a controlled shutdown; None once this process
+        is registered."""
         self._until_ms = 0
 
-    def recovered(self, previous_incarnations: tuple[Uuid, ...], *, has_metadata: bool) -> None:
+    def recovered(
+        self,
+        previous_incarnations: tuple[Uuid, ...],
+        *,
+        has_metadata: bool,
+        clean_broker_epoch: int | None = None,
+    ) -> None:
         """Notes earlier processes of this store: a controller may still have such a process registered. `has_metadata`: the store
         is not empty, so its cluster has accepted this broker's cluster id before."""
         self._previous_incarnations = previous_incarnations
+        self.previous_broker_epoch = clean_broker_epoch
         self._has_metadata = has_metadata
 
     def begin(self, now_ms: int) -> None:
@@ -62,6 +76,7 @@ class Registration:
     def complete(self, broker_epoch: int) -> None:
         self.broker_epoch = broker_epoch
         self.was_registered = True
+        self.previous_broker_epoch = None  # from now on this process may change the data
 
     def end(self) -> None:
         """Forgets the epoch: the controllers do not know this process, or no longer."""

@@ -157,7 +157,11 @@ class Session:
             case StoreRecovered():
                 self._store.recovered(happened.position)
                 has_metadata = happened.position.offset > 0
-                self._registration.recovered(happened.previous_incarnations, has_metadata=has_metadata)
+                self._registration.recovered(
+                    happened.previous_incarnations,
+                    has_metadata=has_metadata,
+                    clean_broker_epoch=happened.clean_broker_epoch,
+                )
                 self._life.tell("registering")
                 self._begin_registering(now_ms)
             case Registered():
@@ -265,7 +269,7 @@ class Session:
             return
         self.high_watermark = max(self.high_watermark, answer.high_watermark)
         if self.state is BrokerState.STOPPING and answer.should_shut_down:
-            self._exit(0, "the controller allows the shutdown")
+            self._exit(0, "the controller allows the shutdown", self.broker_epoch)
             return
         self._hear_state(answer, sent, now_ms)
         busy = self._store.is_busy
@@ -294,7 +298,7 @@ class Session:
     def _ask_again(self, now_ms: int, reason: str, leader: LeaderHint | None, *, find_controller: bool = True) -> None:
         """Asks again after a failure: at once after a hint to the leader, else with back-off."""
         if self._life.is_fenced_while_stopping:
-            self._exit(0, f"stopped while fenced; {reason}")
+            self._exit(0, f"stopped while fenced; {reason}", self.broker_epoch)
             return
         if find_controller:
             self._effects.append(FindController(leader, reason))
@@ -350,24 +354,25 @@ class Session:
         if abandoned is not None:
             self._effects.append(abandoned)
         if self.broker_epoch is None:
-            self._exit(0, "stopped before it was registered")
+            self._exit(0, "stopped before it was registered", self._registration.previous_broker_epoch)
             return
         self._become(BrokerState.STOPPING, "stop requested; partition leaders move away first")
         self._stop_until_ms = now_ms + self._config.shutdown_deadline_ms
         self._schedule.ask_at(now_ms)
 
-    def _exit(self, code: int, reason: str) -> None:
+    def _exit(self, code: int, reason: str, clean_broker_epoch: int | None = None) -> None:
         self._become(BrokerState.OFFLINE, reason)
         self.exited = True
         self._schedule.stop()
-        self._effects.append(Exit(code, reason))
+        self._effects.append(Exit(code, reason, clean_broker_epoch))
 
     # --- time --------------------------------------------------------------------------------------------------------
 
     def _run_deadlines(self, now_ms: int) -> None:
         if self.state is BrokerState.STOPPING and now_ms >= self._stop_until_ms:
             limit_ms = self._config.shutdown_deadline_ms
-            self._exit(0, f"leaders did not move away within {limit_ms} ms (controlled.shutdown.deadline.ms)")
+            text = f"leaders did not move away within {limit_ms} ms (controlled.shutdown.deadline.ms)"
+            self._exit(0, text, self.broker_epoch)
             return
         sent = self._schedule.take_overdue(now_ms)
         if sent is not None:
@@ -386,7 +391,8 @@ class Session:
     def _ask(self, now_ms: int) -> None:
         registration, schedule = self._registration, self._schedule
         if registration.broker_epoch is None:
-            self._effects.append(schedule.register(registration.predecessor(schedule.failures), now_ms))
+            predecessor = registration.predecessor(schedule.failures)
+            self._effects.append(schedule.register(predecessor, now_ms, registration.previous_broker_epoch))
             return
         self._effects.append(
             schedule.fetch(

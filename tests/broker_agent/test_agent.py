@@ -19,7 +19,7 @@ from broker_agent.client import DOWNLOAD_SIZES, ControllerClient, DownloadSizes
 from broker_agent.session.lifecycle import BrokerState, Exit
 from broker_agent.session.session import Session
 from broker_agent.session.session_config import SessionConfig
-from broker_agent.store import BrokerStore
+from broker_agent.store import CLEAN_SHUTDOWN_NAME, BrokerStore
 from broker_agent.wire import ClusterMetadata
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, read_identity, write_identity
@@ -150,18 +150,26 @@ async def test_a_broker_comes_up_follows_and_leaves(controller: FakeController, 
     assert process.agent.state is BrokerState.STOPPING
     controller.holds_leaders = False
     exit_ = await asyncio.wait_for(process.running, 10)
-    assert exit_ == Exit(0, "the controller allows the shutdown")
+    assert exit_ == Exit(0, "the controller allows the shutdown", process.agent.broker_epoch)
 
 
 async def test_a_restart_begins_from_disk_and_supersedes_its_predecessor(
-    controller: FakeController, start: Start
+    controller: FakeController, start: Start, tmp_path: Path
 ) -> None:
-    """Its first fetch asks only for what is new; it names the process that it follows."""
+    """Its first fetch asks only for what is new; it names the process that it follows, and the clean shutdown of that process,
+    whose proof was written after the data were durable."""
     for i in range(20):
         controller.write(Topic(f"t{i}", bytes([i + 1]) * 16))
     first = start(seed=1)
     await first.reaches(BrokerState.ONLINE)
+    flushed = []
+
+    async def flush_data() -> None:
+        flushed.append((tmp_path / "broker" / CLEAN_SHUTDOWN_NAME).exists())
+
+    first.agent.flush_data = flush_data
     await first.stop()
+    assert flushed == [False]
     end = first.agent.cache.current.offset
     assert end > 20
 
@@ -170,6 +178,8 @@ async def test_a_restart_begins_from_disk_and_supersedes_its_predecessor(
     await second.reaches(BrokerState.ONLINE)
     assert controller.fetches[seen].offset == end
     assert controller.registrations[-1].previous_incarnation_id == first.incarnation
+    assert controller.registrations[-1].previous_broker_epoch == first.agent.broker_epoch
+    assert not controller.registrations[0].HasField("previous_broker_epoch")
     assert second.agent.cache.current.image == controller.history.image
 
 

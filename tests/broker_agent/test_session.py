@@ -31,6 +31,7 @@ from broker_agent.session.lifecycle import (
     StateChanged,
     StopRequested,
     StoreRecovered,
+    TimerFired,
 )
 from broker_agent.session.session_config import SessionConfig
 from metadata_log.format.errors import ErrorCode
@@ -607,3 +608,29 @@ def test_a_stopping_broker_that_was_superseded_goes() -> None:
     broker.step(FetchFailed(broker.number(), ErrorCode.STALE_BROKER_EPOCH, ""))
 
     assert broker.the(Exit).code == 0
+    assert broker.the(Exit).clean_broker_epoch is None
+
+
+def test_a_controlled_shutdown_leaves_a_proof_for_the_next_process() -> None:
+    """The broker epoch of the process that ended in order, whether or not the controller agreed in time (KIP-966)."""
+    broker = Broker().online().step(StopRequested())
+    broker.answer(broker.number(), state=BrokerState.STOPPING, should_shut_down=True)
+    assert broker.the(Exit).clean_broker_epoch == 12
+    broker = Broker().online().step(StopRequested())
+    broker.step(TimerFired(), 15_000)
+    assert broker.the(Exit).clean_broker_epoch == 12
+    broker = Broker().registered().step(StopRequested())
+    broker.step(FetchFailed(broker.number(), ErrorCode.BROKER_NOT_AVAILABLE, "refused"))
+    assert broker.the(Exit).clean_broker_epoch == 12
+
+
+def test_the_proof_is_sent_with_each_attempt_to_register_until_one_succeeds() -> None:
+    """A process that is stopped before it is registered has changed nothing: it leaves the proof as it was."""
+    broker = Broker().step(StoreRecovered(at(10), (), 7))
+    assert broker.the(Register).previous_broker_epoch == 7
+    assert Broker().step(StoreRecovered(at(10), (), 7)).step(StopRequested()).the(Exit).clean_broker_epoch == 7
+    broker.step(RegisterFailed(broker.number(), ErrorCode.BROKER_NOT_AVAILABLE, "refused"))
+    assert broker.wait().the(Register).previous_broker_epoch == 7
+    broker.step(Registered(broker.number(), 12), 5)
+    broker.step(FetchFailed(broker.number(), ErrorCode.STALE_BROKER_EPOCH, ""))
+    assert broker.wait().the(Register).previous_broker_epoch is None

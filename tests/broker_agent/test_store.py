@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker_agent.session.lifecycle import EMPTY_POSITION
-from broker_agent.store import BrokerStore, WrongHistory
+from broker_agent.store import CLEAN_SHUTDOWN_NAME, BrokerStore, WrongHistory
 from metadata_log.disk.files import RealDirectory
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import OffsetAndEpoch
@@ -329,6 +329,32 @@ def test_whoever_held_the_store_before_is_known_until_somebody_is_registered(tmp
 
     store.note_registered(three)
     assert opened(tmp_path).recover().previous_incarnations == (three,)
+
+
+def test_the_proof_of_a_clean_shutdown_is_taken_once(tmp_path: Path) -> None:
+    """A process deletes the proof of the last one before it does anything else, because it may crash at any time (KIP-966)."""
+    opened(tmp_path).note_clean_shutdown(57)
+    assert BrokerStore(RealDirectory(tmp_path / "broker")).recover().clean_broker_epoch == 57
+    assert BrokerStore(RealDirectory(tmp_path / "broker")).recover().clean_broker_epoch is None
+
+
+@pytest.mark.parametrize("content", [b"", b"-1", b"57x", b"9" * 21, bytes(1_000)])
+def test_a_proof_that_no_store_wrote_proves_nothing(tmp_path: Path, content: bytes) -> None:
+    opened(tmp_path)
+    (tmp_path / "broker" / CLEAN_SHUTDOWN_NAME).write_bytes(content)
+    assert opened(tmp_path).recover().clean_broker_epoch is None
+    assert not (tmp_path / "broker" / CLEAN_SHUTDOWN_NAME).exists()
+
+
+def test_a_proof_that_the_disk_cannot_read_proves_nothing() -> None:
+    disk = MemoryDirectory("/broker")
+    store = BrokerStore(disk)
+    store.recover()
+    store.note_clean_shutdown(57)
+    store.close()
+    disk.break_sector(CLEAN_SHUTDOWN_NAME, 0)
+    recovered = BrokerStore(disk).recover()
+    assert (recovered.dropped, recovered.clean_broker_epoch) == (None, None)
 
 
 def test_a_swollen_list_of_predecessors_keeps_no_broker_from_starting(tmp_path: Path) -> None:

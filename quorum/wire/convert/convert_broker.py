@@ -5,7 +5,7 @@ from typing import Any
 from quorum_rpc.v1 import broker_pb2, common_pb2
 
 from metadata_log.format.ids import NO_LEADER
-from metadata_log.format.records import EXTERNAL_DATA_PLANE, FeatureRange
+from metadata_log.format.records import EXTERNAL_DATA_PLANE, FROM_OFFSET, FeatureRange
 from quorum.controller.brokers.contact import BrokerState
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
@@ -53,6 +53,8 @@ def from_register(message: broker_pb2.RegisterBrokerRequest) -> RegisterBrokerCo
     at_most(FEATURES_MAX, len(message.features), "features")
     at_most(LOG_DIRS_MAX, len(message.log_dirs), "log_dirs")
     previous = message.previous_incarnation_id
+    if message.previous_broker_epoch < 0:
+        raise BadMessage("previous_broker_epoch must not be negative")
     return RegisterBrokerCommand(
         broker_id=message.broker_id,
         incarnation_id=uuid(message.incarnation_id, "incarnation_id"),
@@ -62,6 +64,9 @@ def from_register(message: broker_pb2.RegisterBrokerRequest) -> RegisterBrokerCo
         log_dirs=tuple(uuid(each, "log_dirs") for each in message.log_dirs),
         previous_incarnation_id=uuid(previous, "previous_incarnation_id") if previous else None,
         data_plane=message.data_plane or EXTERNAL_DATA_PLANE,
+        previous_broker_epoch=(
+            message.previous_broker_epoch if message.HasField("previous_broker_epoch") else FROM_OFFSET
+        ),
     )
 
 

@@ -432,6 +432,7 @@ async def test_a_broker_registers_and_fetches_on_a_stream(channel: grpc.aio.Chan
             features=(FeatureRange("metadata.version", 1, 2),),
             rack="r1",
             log_dirs=(bytes([8]) * 16,),
+            previous_broker_epoch=None,
             previous_incarnation=None,
             generation=1,
             data_plane="none",
