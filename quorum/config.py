@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from metadata_log.format.fetch_size import PIECE_BYTES_MIN
-from metadata_log.format.records import METADATA_VERSION_MAX, METADATA_VERSION_MIN, Endpoint
+from metadata_log.format.records import ELR_VERSION_MAX, METADATA_VERSION_MAX, METADATA_VERSION_MIN, Endpoint
 from metadata_log.store.log import LogConfig
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.core.protocol.config import RaftConfig
@@ -167,6 +167,8 @@ class QuorumConfig(SecureConfig):
         METADATA_VERSION_MAX
     )
     """The level of `metadata.version` with which a new cluster begins. A cluster that has a log keeps its level."""
+    bootstrap_eligible_leader_replicas_version: Annotated[int, Field(ge=0, le=ELR_VERSION_MAX)] = 0
+    """1: a new cluster keeps eligible leader replicas (KIP-966). The data planes must obey `min.insync.replicas`."""
 
     metrics_listener: HostPortText | None = None
     """Address that serves /livez, /readyz, /healthz and /metrics; without it they are not served."""
@@ -229,6 +231,7 @@ class QuorumConfig(SecureConfig):
             reassignment_moves_per_broker_max=self.reassignment_moves_per_broker_max,
             leader_imbalance_percentage=self.leader_imbalance_per_broker_percentage,
             bootstrap_metadata_version=self.bootstrap_metadata_version,
+            bootstrap_elr_version=self.bootstrap_eligible_leader_replicas_version,
         )
 
     def node_config(self) -> NodeConfig:

@@ -16,8 +16,8 @@ broker whose store has metadata was accepted by its own cluster before, so the b
        record is at offset 57, and a late request of epoch 40 is refused as STALE_BROKER_EPOCH.
 
 A process that ends with a controlled shutdown leaves a proof in its store: its epoch. The next process deletes the proof, and
-sends the epoch as `previous_broker_epoch`. Without the proof the controllers take broker 101 out of ISRs and ELRs, because the end
-of its data may be lost (KIP-966). In the example broker 101 crashed, so the process of step 3 has no proof.
+sends the epoch as `previous_broker_epoch`. Without the proof the controllers take broker 101 out of ISRs and ELRs, because the
+end of its data may be lost (KIP-966). In the example broker 101 crashed, so the process of step 3 has no proof.
 """
 
 from typing import Final

@@ -26,7 +26,7 @@ Each record needs a level of the feature `metadata.version` (`levels`). A contro
 image, so that an older release in the same cluster reads everything.
 
 Replay and snapshots support all types, but this release never writes some of them: transactions, ACLs, SCRAM
-credentials, delegation tokens, quotas, `ClearElr`, `NoOp`, and the ELR fields of partitions.
+credentials, delegation tokens, quotas and `NoOp`.
 """
 
 from typing import TypeAlias
@@ -53,6 +53,7 @@ from metadata_log.format.records.clients import (
     RequestOutcome,
 )
 from metadata_log.format.records.levels import (
+    ELR_METADATA_VERSION,
     ELR_VERSION,
     ELR_VERSION_MAX,
     FEATURES,
@@ -105,6 +106,7 @@ from metadata_log.format.records.transactions import AbortTransaction, BeginTran
 
 __all__ = [
     "BROKER_RESOURCE",
+    "ELR_METADATA_VERSION",
     "ELR_VERSION",
     "ELR_VERSION_MAX",
     "EXTERNAL_DATA_PLANE",

@@ -27,10 +27,11 @@ METADATA_VERSION_MIN: Final = 1
 METADATA_VERSION_MAX: Final = 2
 """The lowest and the highest level that this release supports."""
 ELR_VERSION: Final = "eligible.leader.replicas.version"
-"""Name of the feature whose level 1 lets controllers keep eligible leader replicas (KIP-966). Level 1 needs the level 2 of
-`metadata.version`, because the records have ELR fields from that level on."""
+"""Name of the feature whose level 1 lets controllers keep eligible leader replicas (KIP-966)."""
 ELR_VERSION_MAX: Final = 1
 """The highest level that this release supports; the lowest is 0."""
+ELR_METADATA_VERSION: Final = 2
+"""The level of `metadata.version` that level 1 needs."""
 
 
 class Feature(NamedTuple):
@@ -51,7 +52,12 @@ FEATURES: Final[dict[str, Feature]] = {
     each.name: each
     for each in (
         Feature(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_MAX),
-        Feature(ELR_VERSION, 0, ELR_VERSION_MAX, MappingProxyType({1: (FeatureLevel(METADATA_VERSION, 2),)})),
+        Feature(
+            ELR_VERSION,
+            0,
+            ELR_VERSION_MAX,
+            MappingProxyType({1: (FeatureLevel(METADATA_VERSION, ELR_METADATA_VERSION),)}),
+        ),
     )
 }
 """The features of this release, by name. A feature with the lowest level 0 can be off."""

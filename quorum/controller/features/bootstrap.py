@@ -1,7 +1,14 @@
 """The first level of `metadata.version`, in a cluster without a log."""
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import METADATA_VERSION, METADATA_VERSION_MAX, METADATA_VERSION_MIN, FeatureLevel
+from metadata_log.format.records import (
+    ELR_METADATA_VERSION,
+    ELR_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
+    METADATA_VERSION_MIN,
+    FeatureLevel,
+)
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.commands import BootstrapFeatures, BootstrapFeaturesReply
 from quorum.controller.protocol.decision import ControllerError, Decision
@@ -23,5 +30,8 @@ def bootstrap_features(image: MetadataImage, command: BootstrapFeatures) -> Deci
         return Decision((), BootstrapFeaturesReply())
     if image.record_count:
         level = METADATA_VERSION_MIN
-    record = FeatureLevel(METADATA_VERSION, level)
-    return Decision((record,), BootstrapFeaturesReply(), happenings=(FeatureFinalized(METADATA_VERSION, level),))
+    records = [FeatureLevel(METADATA_VERSION, level)]
+    if command.elr_version and level >= ELR_METADATA_VERSION:
+        records.append(FeatureLevel(ELR_VERSION, command.elr_version))
+    told = tuple([FeatureFinalized(record.name, record.level) for record in records])
+    return Decision(tuple(records), BootstrapFeaturesReply(), happenings=told)

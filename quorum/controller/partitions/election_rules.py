@@ -21,7 +21,7 @@ its high watermark while the ISR is smaller. Every node must know the same value
 from typing import Final
 
 from metadata_log.format.ids import NO_LEADER
-from metadata_log.format.records import BROKER_RESOURCE, ELR_VERSION, TOPIC_RESOURCE
+from metadata_log.format.records import BROKER_RESOURCE, ELR_METADATA_VERSION, ELR_VERSION, TOPIC_RESOURCE
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.config import ControllerConfig
 
@@ -31,7 +31,7 @@ MIN_ISR_KEY: Final = "min.insync.replicas"
 
 def keeps_elr(image: MetadataImage) -> bool:
     """True if the cluster keeps eligible leader replicas. The one place that asks for the feature."""
-    return image.features.get(ELR_VERSION, 0) >= 1 and image.metadata_version >= 2
+    return image.features.get(ELR_VERSION, 0) >= 1 and image.metadata_version >= ELR_METADATA_VERSION
 
 
 def allows_unclean_election(image: MetadataImage, config: ControllerConfig, topic_name: str) -> bool:

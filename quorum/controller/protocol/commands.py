@@ -167,6 +167,8 @@ class BootstrapFeatures:
     """Finalize the features of a new cluster; nothing if they are finalized already. The first active controller decides this."""
 
     metadata_version: int = METADATA_VERSION_MAX
+    elr_version: int = 0
+    """The level of the feature `eligible.leader.replicas.version`."""
 
 
 @dataclass(frozen=True, slots=True)

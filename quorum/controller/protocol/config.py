@@ -4,7 +4,12 @@ from typing import NamedTuple
 
 from metadata_log.format.batch import BATCH_RECORDS_MAX
 from metadata_log.format.ids import NO_LEADER, NodeId
-from metadata_log.format.records import METADATA_VERSION_MAX, METADATA_VERSION_MIN
+from metadata_log.format.records import (
+    ELR_METADATA_VERSION,
+    ELR_VERSION_MAX,
+    METADATA_VERSION_MAX,
+    METADATA_VERSION_MIN,
+)
 
 
 class ControllerConfig(NamedTuple):
@@ -20,6 +25,9 @@ class ControllerConfig(NamedTuple):
     """Maximum number of partitions in one request, over all its topics."""
     bootstrap_metadata_version: int = METADATA_VERSION_MAX
     """The level of `metadata.version` of a new cluster (`bootstrap.metadata.version`). A cluster with a log keeps its level."""
+    bootstrap_elr_version: int = 0
+    """The level of `eligible.leader.replicas.version` of a new cluster; 1 needs `metadata.version` 2
+    (`bootstrap.eligible.leader.replicas.version`)."""
     records_max: int = BATCH_RECORDS_MAX - 1
     """Maximum number of records of a decision. A decision is one batch, and the batch has room for the request's outcome."""
     producer_id_block: int = 1_000
@@ -69,6 +77,14 @@ class ControllerConfig(NamedTuple):
             found.append(
                 f"bootstrap.metadata.version must be {METADATA_VERSION_MIN} to {METADATA_VERSION_MAX}, "
                 f"not {self.bootstrap_metadata_version}"
+            )
+        if not 0 <= self.bootstrap_elr_version <= ELR_VERSION_MAX:
+            found.append(
+                f"bootstrap.eligible.leader.replicas.version must be 0 to {ELR_VERSION_MAX}, not {self.bootstrap_elr_version}"
+            )
+        if self.bootstrap_elr_version and self.bootstrap_metadata_version < ELR_METADATA_VERSION:
+            found.append(
+                f"bootstrap.eligible.leader.replicas.version 1 needs bootstrap.metadata.version {ELR_METADATA_VERSION}"
             )
         if not 2 <= self.records_max < BATCH_RECORDS_MAX:
             found.append(f"records_max must be between 2 and {BATCH_RECORDS_MAX - 1:,}, not {self.records_max}")

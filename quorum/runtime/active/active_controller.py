@@ -104,7 +104,8 @@ class ActiveController:
         self._state.begin_proposing()
         self.controller.activate(self._state.committed, now_ms)
         if METADATA_VERSION not in self._state.committed.features:
-            bootstrap = BootstrapFeatures(self.controller.config.bootstrap_metadata_version)
+            config = self.controller.config
+            bootstrap = BootstrapFeatures(config.bootstrap_metadata_version, config.bootstrap_elr_version)
             self._decide(FollowUp(bootstrap, None, now_ms + INTERNAL_DEADLINE_MS))
 
     def end(self, why: str, hint: LeaderHint) -> None:

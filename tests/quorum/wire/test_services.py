@@ -15,7 +15,7 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
 from broker_agent import convert as broker_convert
 from clients.errors import error_of_call
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import Endpoint, FeatureRange
+from metadata_log.format.records import FROM_OFFSET, Endpoint, FeatureRange
 from metadata_log.image.metadata_image import MetadataImage
 from metaquorum import AdminClient, AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered
 from quorum.cli.errors import of_admin_error
@@ -26,6 +26,8 @@ from quorum.runtime.protocol.requests import LeaderHint, Refused
 from quorum.wire.admin_methods import CALLS
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.convert import parts
+from quorum.wire.convert.convert_broker import from_register
+from quorum.wire.convert.errors import BadMessage
 from quorum.wire.server import serve
 from service_kit.process.endpoints import HostPort
 from service_kit.rpc.binding import PortInUse
@@ -640,3 +642,25 @@ async def test_a_stopping_node_is_not_available_to_voters(channel: grpc.aio.Chan
     sender = convert.sender(IDENTITY._replace(node_id=2, directory_id=bytes([2]) * 16))
     request = voter_pb2.VoteRequest(sender=sender, receiver=sender.replica, epoch=9)
     assert (await stub.Vote(request)).standing.error == ErrorCode.BROKER_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("epoch", [None, 0, 57])
+def test_the_proof_of_a_clean_shutdown_reaches_the_controller(epoch: int | None) -> None:
+    """The epoch 0 is an epoch like any other; without the field there is no proof (KIP-966)."""
+    message = broker_convert.register_request(
+        cluster_id="c",
+        broker_id=7,
+        incarnation=bytes([7]) * 16,
+        endpoints=(),
+        features=(),
+        rack=None,
+        log_dirs=(),
+        previous_incarnation=None,
+        generation=1,
+        data_plane="external",
+        previous_broker_epoch=epoch,
+    )
+    assert from_register(message).previous_broker_epoch == (FROM_OFFSET if epoch is None else epoch)
+    message.previous_broker_epoch = -5
+    with pytest.raises(BadMessage):
+        from_register(message)

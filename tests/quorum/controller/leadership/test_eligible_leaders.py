@@ -19,9 +19,13 @@ from metadata_log.format.records import (
     ClearElr,
     FeatureLevel,
 )
+from metadata_log.image.metadata_image import EMPTY_IMAGE
+from quorum.controller.features.bootstrap import bootstrap_features
+from quorum.controller.partitions.election_rules import keeps_elr
 from quorum.controller.protocol.commands import (
     AlterPartition,
     AlterPartitionReply,
+    BootstrapFeatures,
     IsrMember,
     PartitionAlteration,
     RegisterBrokerReply,
@@ -365,3 +369,17 @@ def test_a_broker_that_crashed_before_the_feature_was_on_is_the_last_known_leade
     assert now(cluster) == Now(NO_LEADER, (), last_known=(0,))
     cluster.contact(0)
     assert now(cluster) == Now(0, (0,), recovery=RECOVERING)
+
+
+@pytest.mark.parametrize(("metadata_version", "keeps"), [(1, False), (2, True)])
+def test_a_new_cluster_may_begin_with_the_feature(metadata_version: int, keeps: bool) -> None:
+    """The feature needs the level of metadata.version that has ELR fields in records."""
+    image = Cluster().image
+    assert ELR_VERSION not in image.features
+    decision = bootstrap_features(EMPTY_IMAGE, BootstrapFeatures(metadata_version, 1))
+    cluster = Cluster(config=ControllerConfig(bootstrap_metadata_version=metadata_version))
+    cluster.image = EMPTY_IMAGE
+    cluster.fold(decision)
+    assert keeps_elr(cluster.image) is keeps
+    config = ControllerConfig(bootstrap_metadata_version=metadata_version, bootstrap_elr_version=1)
+    assert bool(config.problems()) is not keeps
