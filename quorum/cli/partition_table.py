@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from quorum.cli.output import Column
@@ -10,7 +11,7 @@ from quorum.wire.words import optional
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
 
-PARTITION_COLUMNS: Final = (
+_COLUMNS: Final = (
     Column("TOPIC", "topic"),
     Column("PARTITION", "partition"),
     Column("LEADER", "leader_id"),
@@ -19,6 +20,13 @@ PARTITION_COLUMNS: Final = (
     Column("ISR", "isr"),
     Column("OFFLINE", "offline_replicas"),
 )
+_REASSIGNED: Final = (Column("ADDING", "adding_replicas"), Column("REMOVING", "removing_replicas"))
+"""Columns that a table has if one of its partitions is in reassignment."""
+
+
+def partition_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
+    """The columns for these partitions."""
+    return (*_COLUMNS, *(column for column in _REASSIGNED if any(row[column.key] for row in rows)))
 
 
 def partition_row(partition: admin_pb2.PartitionDescription) -> dict[str, Any]:

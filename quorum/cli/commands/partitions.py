@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorum.cli.errors import EXIT_UNHEALTHY
+from quorum.cli.lazy import LazyGroup
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
-from quorum.cli.partition_table import PARTITION_COLUMNS, partition_row
+from quorum.cli.partition_table import partition_columns, partition_row
 from quorum.wire.words import id_text
 
 if TYPE_CHECKING:
@@ -18,9 +19,15 @@ if TYPE_CHECKING:
 INT32_MAX: Final = (1 << 31) - 1
 
 
-@click.group()
+_COMMANDS: Final = {
+    "reassign": "quorum.cli.reassignment.reassign:reassign",
+    "rebalance": "quorum.cli.reassignment.rebalance:rebalance",
+}
+
+
+@click.group(cls=LazyGroup, lazily=_COMMANDS)
 def partitions() -> None:
-    """See partitions, and find those that lack something."""
+    """See partitions, find those that lack something, and move their replicas."""
 
 
 @partitions.command("list")
@@ -67,7 +74,7 @@ def list_(
 
     as_of_offset, rows = ask(options, work)
     document = {"as_of_offset": as_of_offset, "partitions": rows}
-    emit(options.output, document, rows="partitions", columns=PARTITION_COLUMNS)
+    emit(options.output, document, rows="partitions", columns=partition_columns(rows))
     if expect_none and rows:
         raise SystemExit(EXIT_UNHEALTHY)
 

@@ -11,7 +11,7 @@ from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
 from quorum.cli.pairs import pairs
-from quorum.cli.partition_table import PARTITION_COLUMNS, partition_row
+from quorum.cli.partition_table import partition_columns, partition_row
 from quorum.wire.words import id_text
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def describe(options: Options, names: tuple[str, ...]) -> None:
         for topic in described
     ]
     rows = [{"topic": topic["name"], **partition} for topic in described for partition in topic["partitions"]]
-    emit("table", {"partitions": rows}, rows="partitions", columns=PARTITION_COLUMNS, heading=heading)
+    emit("table", {"partitions": rows}, rows="partitions", columns=partition_columns(rows), heading=heading)
 
 
 @topics.command()

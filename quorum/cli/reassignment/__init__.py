@@ -1,0 +1,1 @@
+"""`quorumctl partitions reassign` and `rebalance`: plans, and what carries them out."""

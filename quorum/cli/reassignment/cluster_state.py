@@ -1,0 +1,84 @@
+"""The brokers and partitions of a cluster, as the planner wants them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from typing import TYPE_CHECKING, NamedTuple
+
+from quorum.cli.errors import EXIT_NOT_FOUND, CliError
+from quorum.controller.partitions.rebalancing import Assignments, Impossible, Place, PlannedBroker, Replicas, plan
+
+if TYPE_CHECKING:
+    from metaquorum import AdminClient
+
+_NAMES_MAX = 1_000
+"""Maximum number of topics in one request."""
+
+
+class ClusterState(NamedTuple):
+    """The brokers, and the replicas that each partition has, or shall have after a reassignment in progress."""
+
+    brokers: tuple[PlannedBroker, ...]
+    partitions: dict[Place, Replicas]
+
+
+async def load(client: AdminClient, topics: Sequence[str] | None = None) -> ClusterState:
+    """Asks for the brokers, and for the partitions of some topics; None: of all."""
+    from quorum_rpc.v1 import broker_pb2
+
+    from metaquorum import AdminError
+
+    brokers = tuple(
+        [
+            PlannedBroker(each.broker_id, each.rack if each.HasField("rack") else None, each.state == broker_pb2.ONLINE)
+            async for each in client.brokers()
+        ]
+    )
+    names = [topic.name async for topic in client.topics()] if topics is None else list(dict.fromkeys(topics))
+    partitions: dict[Place, Replicas] = {}
+    for first in range(0, len(names), _NAMES_MAX):
+        async for topic in client.described_topics(names[first : first + _NAMES_MAX]):
+            if topic.error.code and topics is not None:
+                raise AdminError.of(topic.error)
+            for each in topic.partitions:
+                target = tuple([broker for broker in each.replicas if broker not in each.removing_replicas])
+                partitions[topic.name, each.partition] = target
+    return ClusterState(brokers, partitions)
+
+
+def planned(cluster: ClusterState, *, off: Set[int], onto: Set[int]) -> dict[Place, Replicas]:
+    """Returns the plan. Raises CliError if a broker is unknown or cannot get replicas, or if there is no plan."""
+    known = {broker.broker_id: broker for broker in cluster.brokers}
+    for broker_id in sorted(onto):
+        if broker_id not in known:
+            raise CliError(f"broker {broker_id} is not registered; nothing was changed", EXIT_NOT_FOUND)
+        if not known[broker_id].is_usable:
+            raise CliError(f"broker {broker_id} is not online, so it gets no replicas; nothing was changed: start it")
+    try:
+        return plan(cluster.brokers, cluster.partitions, off=off, onto=onto)
+    except Impossible as e:
+        raise CliError(f"there is no such plan: {e}; nothing was changed: add a broker, or name more") from e
+
+
+def broker_lines(cluster: ClusterState, plan: Assignments) -> list[str]:
+    """One line for each broker whose replicas or preferred leaderships change."""
+    after = {**cluster.partitions, **plan}
+    held, led = _counts(cluster.partitions)
+    held_after, led_after = _counts(after)
+    ids = sorted({broker.broker_id for broker in cluster.brokers} | held.keys())
+    return [
+        f"broker {each}: {held[each]} -> {held_after[each]} replicas, preferred leader of {led[each]} -> {led_after[each]}"
+        for each in ids
+        if (held[each], led[each]) != (held_after[each], led_after[each])
+    ]
+
+
+def _counts(partitions: Assignments) -> tuple[Counter[int], Counter[int]]:
+    held = Counter(each for replicas in partitions.values() for each in replicas)
+    return held, Counter(replicas[0] for replicas in partitions.values())
+
+
+def replica_moves(cluster: ClusterState, plan: Assignments) -> int:
+    """How many replicas have to be copied."""
+    return sum(len(set(replicas) - set(cluster.partitions[place])) for place, replicas in plan.items())

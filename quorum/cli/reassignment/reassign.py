@@ -1,0 +1,192 @@
+"""`quorumctl partitions reassign`"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from quorum.cli.errors import EXIT_OK, EXIT_UNHEALTHY, EXIT_USAGE, CliError
+from quorum.cli.options import Options, Seconds, ask, command
+from quorum.cli.output import Column, emit
+from quorum.cli.reassignment.plan_file import plan_document, read_plan
+from quorum.cli.reassignment.waves import Outcome, carry_out
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from metaquorum import AdminClient
+    from quorum.controller.partitions.rebalancing import Place, Replicas
+
+_PLACE: Final = (Column("TOPIC", "topic"), Column("PARTITION", "partition"))
+_OUTCOME: Final = (
+    *_PLACE,
+    Column("RESULT", "result"),
+    Column("ADDING", "adding_replicas"),
+    Column("REMOVING", "removing_replicas"),
+    Column("MESSAGE", "message"),
+)
+_ONGOING: Final = (
+    *_PLACE,
+    Column("REPLICAS", "replicas"),
+    Column("ADDING", "adding_replicas"),
+    Column("REMOVING", "removing_replicas"),
+    Column("ISR", "isr"),
+)
+_VERIFIED: Final = (*_PLACE, Column("STATE", "state"), Column("WANTED", "wanted"), Column("REPLICAS", "replicas"))
+MOVES: Final = (*_PLACE, Column("CURRENT", "current"), Column("REPLICAS", "replicas"))
+FILE: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
+WAIT: Final = click.option(
+    "--wait", "wait_s", type=Seconds(0, 604_800), metavar="SECONDS", help="Wait so long until all are finished."
+)
+
+
+@click.group()
+def reassign() -> None:
+    """Move replicas to other brokers.
+
+    A plan is a JSON file as Kafka's tools have it: {"version": 1, "partitions": [{"topic", "partition", "replicas"}, ...]}.
+    `partitions rebalance` makes one.
+    """
+
+
+@reassign.command()
+@click.option("--topic", "topics", multiple=True, required=True, metavar="NAME", help="May be given several times.")
+@click.option("--brokers", required=True, metavar="ID,ID,...", help="The brokers that shall have all of the replicas.")
+@command
+def generate(options: Options, topics: tuple[str, ...], brokers: str) -> None:
+    """Plans to put topics on some brokers, evenly. `-o json` prints the plan as a file for `execute`."""
+    from quorum.cli.reassignment.cluster_state import load, planned
+
+    try:
+        onto = frozenset(int(each) for each in brokers.split(","))
+    except ValueError as e:
+        raise CliError(f"--brokers {brokers}: broker ids with commas between expected", EXIT_USAGE) from e
+    cluster = ask(options, lambda client: load(client, topics))
+    plan = planned(
+        cluster, off=frozenset(each for ids in cluster.partitions.values() for each in ids) - onto, onto=onto
+    )
+    document = plan_document(plan, cluster.partitions)
+    emit(options.output, document, rows="partitions", columns=MOVES, heading=[f"Partitions to change: {len(plan)}."])
+
+
+@reassign.command()
+@click.argument("file", type=FILE)
+@click.option("--dry-run", is_flag=True, help="Check everything, and begin nothing.")
+@click.option("--disallow-replication-factor-change", "keep", is_flag=True, help="Refuse another number of replicas.")
+@WAIT
+@command
+def execute(options: Options, file: Path, dry_run: bool, keep: bool, wait_s: float | None) -> None:
+    """Carries out the plan in FILE.
+
+    The controllers add only so many replicas to one broker at a time (`reassignment.moves.per.broker.max`). Without --wait the
+    other partitions are left for another run: exit code 1. With --wait the command begins them too, and waits until all are
+    finished: exit code 5 if they are not in time.
+    """
+    run_plan(options, _read(file), dry_run=dry_run, keep=keep, wait_s=wait_s)
+
+
+def run_plan(
+    options: Options,
+    plan: Mapping[Place, Replicas | None],
+    *,
+    dry_run: bool = False,
+    keep: bool = False,
+    wait_s: float | None = None,
+) -> None:
+    """Carries out a plan, and prints what became of it."""
+
+    async def work(client: AdminClient) -> Outcome:
+        return await carry_out(client, plan, wait_s=wait_s, dry_run=dry_run, allow_replication_factor_change=not keep)
+
+    outcome = ask(options, work)
+    counts, rows = outcome.counts(), outcome.rows()
+    text = ". ".join(f"{word.capitalize()}: {count}" for word, count in counts.items())
+    heading = f"{'Nothing was changed. This would follow. ' if dry_run else ''}{text}."
+    document = {"dry_run": dry_run, **counts, "partitions": rows}
+    emit(options.output, document, rows="partitions", columns=_OUTCOME, heading=[heading])
+    if outcome.exit_code != EXIT_OK:
+        raise SystemExit(outcome.exit_code)
+
+
+@reassign.command()
+@click.argument("file", type=FILE)
+@command
+def verify(options: Options, file: Path) -> None:
+    """Compares the cluster with the plan in FILE. Exit code 10 if a partition does not have just the wanted replicas."""
+    plan = _read(file)
+    rows = ask(options, lambda client: _verified(client, plan))
+    counts = {
+        state: sum(row["state"] == state for row in rows) for state in ("finished", "moving", "differs", "absent")
+    }
+    heading = ". ".join(f"{state.capitalize()}: {count}" for state, count in counts.items()) + "."
+    emit(options.output, {**counts, "partitions": rows}, rows="partitions", columns=_VERIFIED, heading=[heading])
+    if counts["finished"] != len(rows):
+        raise SystemExit(EXIT_UNHEALTHY)
+
+
+async def _verified(client: AdminClient, plan: Mapping[Place, Replicas]) -> list[dict[str, Any]]:
+    found: dict[Place, tuple[list[int], list[int], bool]] = {}
+    async for topic in client.described_topics(list(dict.fromkeys(name for name, _ in plan))):
+        for each in topic.partitions:
+            target = [broker for broker in each.replicas if broker not in each.removing_replicas]
+            is_moving = bool(each.adding_replicas or each.removing_replicas)
+            found[topic.name, each.partition] = list(each.replicas), target, is_moving
+    rows: list[dict[str, Any]] = []
+    for (topic_name, partition), wanted in plan.items():
+        known = found.get((topic_name, partition))
+        state, replicas = "absent", None
+        if known is not None:
+            replicas, target, is_moving = known
+            state = "differs" if target != list(wanted) else "moving" if is_moving else "finished"
+        rows.append(
+            {"topic": topic_name, "partition": partition, "state": state, "wanted": list(wanted), "replicas": replicas}
+        )
+    return rows
+
+
+@reassign.command()
+@click.argument("file", type=FILE, required=False)
+@click.option("--all", "everything", is_flag=True, help="All reassignments in progress.")
+@command
+def cancel(options: Options, file: Path | None, everything: bool) -> None:
+    """Cancels the reassignments of the partitions in FILE that are in progress: they keep the replicas that they had before."""
+    if (file is None) != everything:
+        raise CliError("either FILE or --all", EXIT_USAGE)
+
+    async def ongoing(client: AdminClient) -> list[Place]:
+        return [(each.topic, each.partition) async for each in client.reassignments()]
+
+    named = None if file is None else _read(file)
+    places = [place for place in ask(options, ongoing) if named is None or place in named]
+    run_plan(options, dict.fromkeys(places))
+
+
+@reassign.command("list")
+@command
+def list_(options: Options) -> None:
+    """Lists the partitions in reassignment."""
+
+    async def work(client: AdminClient) -> list[dict[str, Any]]:
+        return [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "replicas": list(each.replicas),
+                "adding_replicas": list(each.adding_replicas),
+                "removing_replicas": list(each.removing_replicas),
+                "isr": list(each.isr),
+            }
+            async for each in client.reassignments()
+        ]
+
+    emit(options.output, {"partitions": ask(options, work)}, rows="partitions", columns=_ONGOING)
+
+
+def _read(file: Path) -> dict[Place, Replicas]:
+    try:
+        return read_plan(file)
+    except (ValueError, json.JSONDecodeError) as e:
+        raise CliError(f"{file}: {e}", EXIT_USAGE) from e

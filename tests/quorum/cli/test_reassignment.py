@@ -1,0 +1,200 @@
+"""Plans as files, waves of reassignments, and the commands around them."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from metaquorum import AdminClient
+from quorum.cli.reassignment import waves
+from quorum.cli.reassignment.cluster_state import broker_lines, load, planned
+from quorum.cli.reassignment.plan_file import plan_document, read_plan
+from quorum.cli.reassignment.waves import carry_out
+from quorum.controller.controller import Controller
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
+from quorum.wire.server import serve
+from tests.quorum.cli.test_cluster_commands import Ran, quorumctl
+from tests.quorum.controller.cluster import Cluster
+from tests.quorum.controller.test_reassignments import in_sync
+from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
+
+
+@pytest.fixture
+def node() -> FakeNode:
+    """Partitions 0 to 3 of t are on brokers 0 and 1; broker 2 has nothing, and gets two replicas at a time."""
+    node = FakeNode()
+    cluster = node.cluster
+    cluster.controller = Controller(ControllerConfig(reassignment_moves_per_broker_max=2), random.Random(1))
+    cluster.controller.activate(cluster.image, cluster.now_ms)
+    for broker_id in cluster.image.brokers:
+        cluster.contact(broker_id)
+    cluster.assign("t", (0, 1), (1, 0), (0, 1), (1, 0))
+    return node
+
+
+@pytest.fixture
+async def port(node: FakeNode) -> AsyncIterator[int]:
+    async with serve(node, IDENTITY, ANY_PORT, grace_s=0) as port:
+        yield port
+
+
+@pytest.fixture
+async def client(port: int) -> AsyncIterator[AdminClient]:
+    async with AdminClient([f"127.0.0.1:{port}"]) as client:
+        yield client
+
+
+def all_in_sync(cluster: Cluster) -> None:
+    """Every leader finds the replicas of its partitions in sync."""
+    for partition in cluster.partitions("t"):
+        in_sync(cluster, *partition.replicas, partition=partition.partition)
+
+
+PLAN = {("t", number): (2, number % 2) for number in range(4)}
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """Kafka's format; keys that this release does not know are left aside."""
+    file = tmp_path / "plan.json"
+    document = plan_document(PLAN, PLAN)
+    document["partitions"][0]["log_dirs"] = ["any", "any"]
+    file.write_text(json.dumps({"schema_version": 2, **document}))
+    assert read_plan(file) == PLAN
+
+
+ENTRY = '{"topic": "t", "partition": 0, "replicas": [1]}'
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[]", '"version": 1 expected'),
+        ('{"version": 2, "partitions": []}', '"version": 1 expected'),
+        ('{"version": 1}', 'a list under "partitions"'),
+        ('{"version": 1, "partitions": [7]}', "an object expected"),
+        ('{"version": 1, "partitions": [{"topic": 1}]}', 'a name under "topic"'),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": true}]}', 'a number under "partition"'),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [-1]}]}', "a list of broker ids"),
+        (f'{{"version": 1, "partitions": [{ENTRY}, {ENTRY}]}}', "is there twice"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=problem):
+        read_plan(file)
+
+
+# --- waves -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_plan_is_carried_out_in_waves(
+    client: AdminClient, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broker 2 gets two replicas at a time; the command asks again when those are in sync."""
+    sizes: list[int] = []
+
+    async def in_time(_: float) -> None:
+        sizes.append(sum(bool(each.adding_replicas) for each in node.cluster.partitions("t")))
+        all_in_sync(node.cluster)
+
+    monkeypatch.setattr(waves, "_pause", in_time)
+    outcome = await carry_out(client, PLAN, wait_s=60)
+    assert sizes == [2, 2]
+    assert (outcome.counts(), outcome.exit_code) == ({"finished": 4, "moving": 0, "waiting": 0, "failed": 0}, 0)
+    assert [partition.replicas for partition in node.cluster.partitions("t")] == list(PLAN.values())
+
+
+async def test_without_a_wait_the_rest_is_left_for_another_run(client: AdminClient, node: FakeNode) -> None:
+    """Exit code 1, and each waiting partition says why. A second run begins where the first one ended."""
+    outcome = await carry_out(client, PLAN)
+    assert (outcome.counts(), outcome.exit_code) == ({"finished": 0, "moving": 2, "waiting": 2, "failed": 0}, 1)
+    assert "broker 2 is getting 2 replicas already" in outcome.rows()[0]["message"]
+    all_in_sync(node.cluster)
+    assert (await carry_out(client, PLAN)).counts() == {"finished": 2, "moving": 2, "waiting": 0, "failed": 0}
+
+
+async def test_a_wait_that_is_over_has_an_exit_code_of_its_own(client: AdminClient) -> None:
+    assert (await carry_out(client, PLAN, wait_s=0)).exit_code == 5
+
+
+async def test_a_dry_run_begins_nothing(client: AdminClient, node: FakeNode) -> None:
+    """It counts as the real run would."""
+    before = node.cluster.image.offset
+    outcome = await carry_out(client, {**PLAN, ("nobody", 0): (1,)}, dry_run=True)
+    assert outcome.counts() == {"finished": 0, "moving": 2, "waiting": 2, "failed": 1}
+    assert outcome.exit_code == 3
+    assert node.cluster.image.offset == before
+
+
+# --- what the cluster is planned from --------------------------------------------------------------------------------
+
+
+async def test_a_reassignment_in_progress_counts_as_done(client: AdminClient, node: FakeNode) -> None:
+    """A plan is made from what the partitions will have; else a second plan would move the same replicas again."""
+    node.cluster.run(AlterPartitionReassignments((Reassignment("t", 0, (2, 1)),)))
+    cluster = await load(client)
+    assert cluster.partitions["t", 0] == (2, 1)
+    assert [broker.is_usable for broker in cluster.brokers] == [True] * 3
+    plan = planned(cluster, off=frozenset(), onto=frozenset())
+    assert broker_lines(cluster, plan)[-1] == "broker 2: 1 -> 2 replicas, preferred leader of 1 -> 2"
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+async def test_a_broker_is_emptied_by_a_plan_that_was_read_first(port: int, node: FakeNode, tmp_path: Path) -> None:
+    """The plan goes through a file; `verify` says what is left, `list` and `describe` what is moving, `cancel` leads back."""
+
+    async def run(*arguments: object) -> Ran:
+        return await quorumctl("-C", f"127.0.0.1:{port}", *arguments)
+
+    shown = await run("partitions", "rebalance", "--off", 0)
+    assert shown.exit_code == 0, shown
+    assert shown.stdout.splitlines()[0] == "Replicas to move: 4. Partitions to change: 4."
+    assert "broker 0: 4 -> 0 replicas, preferred leader of 2 -> 0" in shown.stdout
+    file = tmp_path / "plan.json"
+    file.write_text((await run("partitions", "rebalance", "--off", 0, "-o", "json")).stdout)
+    begun = await run("partitions", "reassign", "execute", file, "-o", "json")
+    assert begun.exit_code == 1
+    assert (begun.document["moving"], begun.document["waiting"]) == (2, 2)
+    verified = await run("partitions", "reassign", "verify", file)
+    assert verified.exit_code == 10
+    assert verified.stdout.splitlines()[0] == "Finished: 0. Moving: 2. Differs: 2. Absent: 0."
+    listed = await run("partitions", "reassign", "list", "-o", "json")
+    assert [each["adding_replicas"] for each in listed.document["partitions"]] == [[2], [2]]
+    assert "ADDING\tREMOVING" in (await run("topics", "describe", "t")).stdout
+    cancelled = await run("partitions", "reassign", "cancel", file)
+    assert (cancelled.exit_code, cancelled.stdout.splitlines()[0]) == (
+        0,
+        "Finished: 2. Moving: 0. Waiting: 0. Failed: 0.",
+    )
+    assert all(set(partition.replicas) == {0, 1} for partition in node.cluster.partitions("t"))
+
+
+@pytest.mark.slow
+async def test_topics_are_put_on_some_brokers_at_once(port: int, node: FakeNode) -> None:
+    """`rebalance --execute --wait`, here with brokers that find everything in sync at once."""
+
+    async def run(*arguments: object) -> Ran:
+        return await quorumctl("-C", f"127.0.0.1:{port}", *arguments)
+
+    generated = await run("partitions", "reassign", "generate", "--topic", "t", "--brokers", "1,2", "-o", "json")
+    assert [set(each["replicas"]) for each in generated.document["partitions"]] == [{1, 2}] * 4
+    waiting = asyncio.create_task(run("partitions", "rebalance", "--onto", 2, "--execute", "--wait", 60, "-o", "json"))
+    while not waiting.done():
+        await asyncio.sleep(0.05)
+        all_in_sync(node.cluster)
+    done = await waiting
+    assert (done.exit_code, done.document["finished"]) == (0, 2), done
+    assert (await run("partitions", "rebalance", "--onto", 9)).exit_code == 3
+    assert (await run("partitions", "rebalance", "--plan", "--wait", 1)).exit_code == 2
+    assert (await run("partitions", "reassign", "cancel")).exit_code == 2
