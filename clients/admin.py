@@ -242,6 +242,10 @@ class AdminClient(Calls):
             for broker in page.brokers:
                 yield broker
 
+    async def describe_cluster(self) -> admin_pb2.DescribeClusterResponse:
+        """Counts brokers by state, topics and partitions. `describe_quorum` tells the cluster's id and the controllers."""
+        return await self.call(admin_pb2.DescribeClusterRequest(), admin_pb2.DescribeClusterResponse)
+
     async def partition_health(self, limit: int = 0) -> admin_pb2.DescribePartitionHealthResponse:
         """Counts the partitions that lack a leader or replicas in sync, and names at most `limit` of each kind."""
         request = admin_pb2.DescribePartitionHealthRequest(limit=limit)

@@ -13,6 +13,7 @@ from quorum.cli.version import print_version
 
 _COMMANDS = {
     "brokers": "quorum.cli.commands.brokers:brokers",
+    "cluster": "quorum.cli.commands.cluster:cluster",
     "configs": "quorum.cli.commands.configs:configs",
     "dev": "quorum.cli.commands.dev:dev",
     "health": "quorum.cli.commands.health:health",

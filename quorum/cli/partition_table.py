@@ -1,9 +1,11 @@
-"""Partitions in documents and tables: the same names and columns for every command that shows partitions."""
+"""Partitions on the command line: the same options, names and columns for every command that lists partitions or topics."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 from quorum.cli.output import Column
 from quorum.wire.words import optional
@@ -43,3 +45,28 @@ def partition_row(partition: admin_pb2.PartitionDescription) -> dict[str, Any]:
         "elr": list(partition.elr),
         "offline_replicas": list(partition.offline_replicas),
     }
+
+
+_CONDITIONS: Final = {
+    "--under-replicated": "Fewer replicas are in sync than were assigned.",
+    "--unavailable": "No broker leads the partition.",
+    "--under-min-isr": "Fewer replicas are in sync than min.insync.replicas demands.",
+    "--at-min-isr": "Just as many replicas are in sync as min.insync.replicas demands.",
+}
+"""The conditions that `kafka-topics` has, with the options' help."""
+
+
+def conditions_of_partitions(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds an option for each condition."""
+    for name, text in reversed(_CONDITIONS.items()):
+        function = click.option(name, is_flag=True, help=text)(function)
+    return function
+
+
+def wanted_conditions(given: Mapping[str, bool]) -> list[admin_pb2.PartitionCondition]:
+    """The conditions whose options were given, by the options' names."""
+    from quorum_rpc.v1 import admin_pb2
+
+    names = admin_pb2.PartitionCondition.DESCRIPTOR.values_by_name
+    found: list[Any] = [names[name.upper()].number for name, is_given in given.items() if is_given]
+    return found

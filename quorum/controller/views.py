@@ -193,3 +193,24 @@ def broker_counts(image: MetadataImage) -> BrokerCounts:
         for broker_id, count in zip(topic.broker_ids, topic.broker_counts, strict=True):
             replicas[broker_id] += count
     return led, replicas
+
+
+class ClusterSummary(NamedTuple):
+    """Counts of the whole cluster. The image keeps all of them but the brokers' states."""
+
+    metadata_version: int
+    topics: int
+    partitions: int
+    brokers: tuple[tuple[BrokerState, int], ...]
+    """How many registered brokers are in each state that a broker is in, in the order of the states."""
+
+
+def summarize_cluster(image: MetadataImage) -> ClusterSummary:
+    """Summarizes the cluster. O(brokers)."""
+    states = Counter(map(shown_state, image.brokers.unordered_values()))
+    return ClusterSummary(
+        image.metadata_version,
+        image.topic_count,
+        image.partition_count,
+        tuple((state, states[state]) for state in BrokerState if states[state]),
+    )

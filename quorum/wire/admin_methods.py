@@ -239,6 +239,10 @@ ROWS: Final[tuple[Row, ...]] = (
     Viewed("ListTopics", _list_topics),
     Viewed("DescribeTopics", _describe_topics),
     Viewed("ListPartitions", _list_partitions),
+    Viewed(
+        "DescribeCluster",
+        lambda _, view: reads.to_describe_cluster_response(views.summarize_cluster(view.image), view.as_of_offset),
+    ),
     Viewed("DescribeConfigs", _describe_configs),
     Viewed("ListPartitionReassignments", _list_reassignments),
     Counted("ListBrokers", _count_partitions, _list_brokers),

@@ -47,6 +47,7 @@ ADMIN: Final[Mapping[str, Kind]] = {
     "UnregisterBroker": Kind.CHANGE_ONCE,
     "DescribePartitionHealth": Kind.READ,
     "ListPartitions": Kind.READ,
+    "DescribeCluster": Kind.READ,
     "DescribeQuorum": Kind.READ,
     "AddVoter": Kind.GOAL,
     "RemoveVoter": Kind.GOAL,

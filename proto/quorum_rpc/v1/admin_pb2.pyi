@@ -593,6 +593,36 @@ class DescribePartitionHealthResponse(_message.Message):
     local: LocalView
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., partitions: _Optional[int] = ..., leaderless: _Optional[int] = ..., under_replicated: _Optional[int] = ..., first_leaderless: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., first_under_replicated: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
+class DescribeClusterRequest(_message.Message):
+    __slots__ = ("context",)
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ...) -> None: ...
+
+class BrokerStateCount(_message.Message):
+    __slots__ = ("state", "brokers")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    state: _broker_pb2.BrokerState
+    brokers: int
+    def __init__(self, state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., brokers: _Optional[int] = ...) -> None: ...
+
+class DescribeClusterResponse(_message.Message):
+    __slots__ = ("as_of_offset", "metadata_version", "topics", "partitions", "brokers", "local")
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    METADATA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    as_of_offset: int
+    metadata_version: int
+    topics: int
+    partitions: int
+    brokers: _containers.RepeatedCompositeFieldContainer[BrokerStateCount]
+    local: LocalView
+    def __init__(self, as_of_offset: _Optional[int] = ..., metadata_version: _Optional[int] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerStateCount, _Mapping]]] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
+
 class ListPartitionsRequest(_message.Message):
     __slots__ = ("context", "page_size", "page_token", "conditions", "replica_on", "led_by", "topics")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]

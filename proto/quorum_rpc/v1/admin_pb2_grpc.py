@@ -130,6 +130,11 @@ class AdminServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthResponse.FromString,
                 _registered_method=True)
+        self.DescribeCluster = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/DescribeCluster',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeClusterRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeClusterResponse.FromString,
+                _registered_method=True)
         self.ListPartitions = channel.unary_unary(
                 '/quorum_rpc.v1.AdminService/ListPartitions',
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ListPartitionsRequest.SerializeToString,
@@ -319,6 +324,14 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeCluster(self, request, context):
+        """Counts brokers, topics and partitions, and tells the cluster's metadata.version. DescribeQuorum tells the cluster's id
+        and the controllers, ListBrokers the brokers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListPartitions(self, request, context):
         """Lists the partitions that meet a filter, by topic name and number, in pages. A page looks at 10,000 partitions at
         most: it may have no partition, and a token for the next page. Errors: UNKNOWN_TOPIC_OR_PARTITION,
@@ -470,6 +483,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribePartitionHealth,
                     request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthResponse.SerializeToString,
+            ),
+            'DescribeCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeCluster,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeClusterRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeClusterResponse.SerializeToString,
             ),
             'ListPartitions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPartitions,
@@ -921,6 +939,33 @@ class AdminService(object):
             '/quorum_rpc.v1.AdminService/DescribePartitionHealth',
             quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/DescribeCluster',
+            quorum__rpc_dot_v1_dot_admin__pb2.DescribeClusterRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.DescribeClusterResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -10,7 +10,7 @@ from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.lazy import LazyGroup
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
-from quorum.cli.partition_table import partition_columns, partition_row
+from quorum.cli.partition_table import conditions_of_partitions, partition_columns, partition_row, wanted_conditions
 from quorum.wire.words import id_text
 
 if TYPE_CHECKING:
@@ -31,10 +31,7 @@ def partitions() -> None:
 
 
 @partitions.command("list")
-@click.option("--under-replicated", is_flag=True, help="Fewer replicas are in sync than were assigned.")
-@click.option("--unavailable", is_flag=True, help="No broker leads the partition.")
-@click.option("--under-min-isr", is_flag=True, help="Fewer replicas are in sync than min.insync.replicas demands.")
-@click.option("--at-min-isr", is_flag=True, help="Just as many replicas are in sync as min.insync.replicas demands.")
+@conditions_of_partitions
 @click.option("--not-preferred-leader", is_flag=True, help="The first assigned replica does not lead.")
 @click.option("--broker", "replica_on", type=click.IntRange(0, INT32_MAX), help="This broker has a replica.")
 @click.option("--led-by", type=click.IntRange(0, INT32_MAX), help="This broker leads.")
@@ -57,9 +54,12 @@ def list_(
     """
     from quorum_rpc.v1 import admin_pb2
 
-    wanted = [name.upper() for name, is_wanted in conditions.items() if is_wanted]
     request = admin_pb2.ListPartitionsRequest(
-        conditions=wanted, replica_on=replica_on, led_by=led_by, topics=topics, page_size=min(limit or 0, INT32_MAX)
+        conditions=wanted_conditions(conditions),
+        replica_on=replica_on,
+        led_by=led_by,
+        topics=topics,
+        page_size=min(limit or 0, INT32_MAX),
     )
 
     async def work(client: AdminClient) -> tuple[int, list[dict[str, Any]]]:

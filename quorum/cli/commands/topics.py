@@ -11,7 +11,7 @@ from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
 from quorum.cli.pairs import pairs
-from quorum.cli.partition_table import partition_columns, partition_row
+from quorum.cli.partition_table import conditions_of_partitions, partition_columns, partition_row, wanted_conditions
 from quorum.wire.words import id_text
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 INT32_MAX = 2**31 - 1
 """The largest number that the protocol's fields hold."""
+RESOURCES_MAX = 10_000
+"""Maximum number of topics in one request for configs."""
 
 
 _LISTING = (
@@ -40,14 +42,39 @@ def topics() -> None:
 
 
 @topics.command("list")
+@conditions_of_partitions
+@click.option("--topics-with-overrides", is_flag=True, help="Only topics on which configs were set.")
 @command
-def list_(options: Options) -> None:
-    """Lists all topics by name."""
+def list_(options: Options, topics_with_overrides: bool, **conditions: bool) -> None:
+    """Lists all topics by name.
+
+    With several of the first four options, a topic is listed if a partition of it meets one of them.
+    """
+    wanted = wanted_conditions(conditions)
 
     async def work(client: AdminClient) -> list[dict[str, Any]]:
-        return [_listing(topic) async for topic in client.topics()]
+        listed = [_listing(topic) async for topic in client.topics()]
+        if wanted:
+            found = {each.topic async for each in client.partitions(*wanted)}
+            listed = [each for each in listed if each["name"] in found]
+        if topics_with_overrides:
+            overridden = await _with_configs(client, [each["name"] for each in listed])
+            listed = [each for each in listed if each["name"] in overridden]
+        return listed
 
     emit(options.output, {"topics": ask(options, work)}, rows="topics", columns=_LISTING)
+
+
+async def _with_configs(client: AdminClient, names: list[str]) -> set[str]:
+    """The topics on which configs were set."""
+    from metaquorum import TOPIC_RESOURCE, admin_pb2
+
+    found = set()
+    for begin in range(0, len(names), RESOURCES_MAX):
+        some = names[begin : begin + RESOURCES_MAX]
+        resources = [admin_pb2.ConfigResource(resource_type=TOPIC_RESOURCE, name=name) for name in some]
+        found |= {each.resource.name async for each in client.described_configs(resources) if each.configs}
+    return found
 
 
 @topics.command()
@@ -58,6 +85,12 @@ def list_(options: Options) -> None:
     type=click.IntRange(1, INT32_MAX),
     help="Default: the controllers' default.replication.factor.",
 )
+@click.option(
+    "--replica-assignment",
+    "assignment",
+    metavar="ID:ID,...",
+    help="The brokers of each partition, for example 101:102,102:103: two partitions, which prefer 101 and 102.",
+)
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE")
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
 @click.option("--dry-run", is_flag=True, help="Check everything, and create nothing.")
@@ -67,6 +100,7 @@ def create(
     names: tuple[str, ...],
     partitions: int | None,
     replication_factor: int | None,
+    assignment: str | None,
     configs: tuple[str, ...],
     if_not_exists: bool,
     dry_run: bool,
@@ -74,12 +108,18 @@ def create(
     """Creates topics."""
     from quorum_rpc.v1 import admin_pb2
 
+    if assignment is not None and (partitions is not None or replication_factor is not None):
+        raise CliError(
+            "--replica-assignment says how many partitions and replicas there are: leave out the numbers", EXIT_USAGE
+        )
+    replicas = [] if assignment is None else _assignment(assignment)
     entries = [admin_pb2.ConfigEntry(key=key, value=value) for key, value in pairs(configs)]
     new = [
         admin_pb2.NewTopic(
             name=name,
             partitions=-1 if partitions is None else partitions,
             replication_factor=-1 if replication_factor is None else replication_factor,
+            assignment=replicas,
             configs=entries,
         )
         for name in names
@@ -87,6 +127,50 @@ def create(
     response = ask(options, lambda client: client.create_topics(new, validate_only=dry_run))
     done = "would be created" if dry_run else "created"
     _finish(options, response, done, {"TOPIC_ALREADY_EXISTS": "exists"} if if_not_exists else {})
+
+
+@topics.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option(
+    "--partitions", type=click.IntRange(1, INT32_MAX), help="How many partitions each topic shall have in all."
+)
+@click.option(
+    "--replica-assignment",
+    "assignment",
+    metavar="ID:ID,...",
+    help="With --partitions: the brokers of each new partition, for example 101:102,102:103.",
+)
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Sets a config.")
+@click.option(
+    "--delete-config", "deleted", multiple=True, metavar="KEY", help="Deletes a config; its default holds again."
+)
+@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
+@click.option("--dry-run", is_flag=True, help="Check everything, and change nothing.")
+@command
+def alter(
+    options: Options,
+    names: tuple[str, ...],
+    partitions: int | None,
+    assignment: str | None,
+    configs: tuple[str, ...],
+    deleted: tuple[str, ...],
+    if_exists: bool,
+    dry_run: bool,
+) -> None:
+    """Gives topics more partitions, and changes their configs.
+
+    Configs are changed first. A topic whose configs are refused gets no partitions.
+    """
+    from quorum.cli.topic_changes import TopicChanges, alter_topics
+
+    if partitions is None and assignment is not None:
+        raise CliError("--replica-assignment is for new partitions: name --partitions too", EXIT_USAGE)
+    if partitions is None and not configs and not deleted:
+        raise CliError("name what to change: --partitions, --config KEY=VALUE or --delete-config KEY", EXIT_USAGE)
+    changes = TopicChanges(partitions, [] if assignment is None else _assignment(assignment), pairs(configs), deleted)
+    response = ask(options, lambda client: alter_topics(client, tuple(dict.fromkeys(names)), changes, dry_run))
+    done = "would be altered" if dry_run else "altered"
+    _finish(options, response, done, {"UNKNOWN_TOPIC_OR_PARTITION": "absent"} if if_exists else {})
 
 
 @topics.command()
@@ -191,6 +275,16 @@ def _listing(topic: admin_pb2.TopicListing) -> dict[str, Any]:
         "partitions": topic.partitions,
         "replication_factor": topic.replication_factor,
     }
+
+
+def _assignment(text: str) -> list[admin_pb2.ReplicaList]:
+    """Reads the brokers of each partition: `1:2,2:3`."""
+    from quorum_rpc.v1 import admin_pb2
+
+    lists = [part.split(":") for part in text.split(",")]
+    if not all(each.isascii() and each.isdecimal() and int(each) <= INT32_MAX for ids in lists for each in ids):
+        raise CliError(f"{text!r} is not an assignment such as 101:102,102:103", EXIT_USAGE)
+    return [admin_pb2.ReplicaList(broker_ids=map(int, ids)) for ids in lists]
 
 
 def _finish(options: Options, response: Any, done: str, tolerated: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ from quorum.controller.topics.described_configs import DescribedConfig, Describe
 from quorum.controller.views import (
     BrokerListing,
     BrokerPage,
+    ClusterSummary,
     DescribedTopics,
     TopicDescription,
     TopicPage,
@@ -168,6 +169,18 @@ def _broker_listing(listing: BrokerListing, now_ms: int) -> admin_pb2.BrokerList
         state_reason=registration.reason,
         state_since_ms=registration.since_ms or None,
         session_left_ms=None if session_ends_ms is None or session_ends_ms < now_ms else session_ends_ms - now_ms,
+    )
+
+
+def to_describe_cluster_response(found: ClusterSummary, as_of_offset: int) -> admin_pb2.DescribeClusterResponse:
+    return admin_pb2.DescribeClusterResponse(
+        as_of_offset=as_of_offset,
+        metadata_version=found.metadata_version,
+        topics=found.topics,
+        partitions=found.partitions,
+        brokers=[
+            admin_pb2.BrokerStateCount(state=to_broker_state(state), brokers=count) for state, count in found.brokers
+        ],
     )
 
 

@@ -366,34 +366,6 @@ async def test_health_waits_until_all_is_well_or_time_is_up(run: Run, node: Fake
     assert nobody.exit_code == 5, nobody
 
 
-async def test_partitions_that_lack_something_are_listed(run: Run, node: FakeNode) -> None:
-    """The controllers filter; exit code 10 on request, and 3 for a broker or a topic that does not exist."""
-    node.cluster.assign("t", (0,), (2,))
-    node.cluster.assign("u", (2, 1))
-    node.cluster.contact(2, wants_fence=True)
-    found = await run("partitions", "list", "--unavailable", "--under-replicated", "-o", "json")
-    first, second = found.document["partitions"]
-    assert [(each["topic"], each["partition"], each["leader_id"]) for each in (first, second)] == [
-        ("t", 1, None),
-        ("u", 0, 1),
-    ]
-    assert shape(second) == {
-        "topic": "str", "topic_id": "str", "partition": "int", "leader_id": "int", "leader_epoch": "int",
-        "partition_epoch": "int", "replicas": ["int"], "isr": ["int"], "adding_replicas": [], "removing_replicas": [],
-        "elr": [], "offline_replicas": ["int"],
-    }  # fmt: skip
-    header, row = (await run("partitions", "list", "--unavailable")).stdout.splitlines()
-    assert (
-        dict(zip(header.split("\t"), row.split("\t"), strict=True)).items()
-        >= {"TOPIC": "t", "LEADER": "-", "OFFLINE": "2"}.items()
-    )
-    assert len((await run("partitions", "list", "--limit", 2, "-o", "json")).document["partitions"]) == 2
-    assert (await run("partitions", "list", "--unavailable", "--expect-none")).exit_code == 10
-    assert (await run("partitions", "list", "--unavailable", "--led-by", 1, "--expect-none")).exit_code == 0
-    assert (await run("partitions", "list", "--broker", 77)).exit_code == 3
-    assert (await run("partitions", "list", "--topic", "nobody")).exit_code == 3
-
-
 async def test_brokers_and_their_documents(run: Run) -> None:
     """Endpoints by listener; a table for a pipe is separated by tabs."""
     document = (await run("brokers", "list", "-o", "json")).document

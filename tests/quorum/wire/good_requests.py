@@ -115,6 +115,7 @@ def _operators() -> dict[str, Any]:
         "DescribeConfigs": admin_pb2.DescribeConfigsRequest(context=CONTEXT, resources=[resource]),
         "ListBrokers": admin_pb2.ListBrokersRequest(context=CONTEXT),
         "DescribePartitionHealth": admin_pb2.DescribePartitionHealthRequest(context=CONTEXT, limit=3),
+        "DescribeCluster": admin_pb2.DescribeClusterRequest(context=CONTEXT),
         "ListPartitions": admin_pb2.ListPartitionsRequest(
             context=CONTEXT,
             conditions=[admin_pb2.UNDER_MIN_ISR],

@@ -427,6 +427,7 @@ OPERATORS: Final = {
     ),
     "ListBrokers": (*PAGES, of_operators("page_token", b"-1", E.INVALID_REQUEST)),
     "DescribePartitionHealth": (*LEADERS, of_operators("limit", -1, E.INVALID_REQUEST)),
+    "DescribeCluster": LEADERS,
     "ListPartitions": (
         *PAGES,
         of_operators("page_token", MetadataCursor(topic="orders", partition=-1).SerializeToString(), E.INVALID_REQUEST),

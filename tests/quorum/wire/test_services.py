@@ -127,6 +127,17 @@ async def test_partitions_that_lack_something_are_counted_and_named(client: Admi
     assert not (await client.partition_health()).first_leaderless
 
 
+async def test_the_cluster_is_described_in_numbers(client: AdminClient, node: FakeNode) -> None:
+    """A state without brokers is left out."""
+    node.cluster.assign("t", (0,), (2,))
+    node.cluster.assign("u", (2, 1))
+    node.cluster.contact(2, wants_fence=True)
+    found = await client.describe_cluster()
+    assert (found.topics, found.partitions, found.as_of_offset) == (2, 3, node.cluster.image.offset)
+    assert found.metadata_version == node.cluster.image.metadata_version > 0
+    assert {each.state: each.brokers for each in found.brokers} == {broker_pb2.ONLINE: 2, broker_pb2.FENCED: 1}
+
+
 async def test_partitions_are_listed_by_filter(client: AdminClient, node: FakeNode) -> None:
     """With replicas that are offline; several conditions are one or the other, and the other filters narrow the list."""
     node.cluster.assign("t", (0,), (2,))
