@@ -36,7 +36,7 @@ from spark import Spark
 from stage import PARTITIONS, REPLICATION_FACTOR, Stage
 
 from metaquorum import AdminError
-from quorum.cli.commands.topic_apply import Impossible
+from quorum.cli.apply.plan import Impossible
 from quorum.devcluster.cluster import DevCluster, DevClusterError
 from quorum.devcluster.process import exit_code, log_tail, send
 

@@ -12,7 +12,9 @@ from narrator import DoesNotHold
 from quorum_rpc.v1 import admin_pb2
 
 from metaquorum import AdminError, NotReached, Unanswered
-from quorum.cli.commands.topic_apply import apply_plan, make_plan, read_wanted
+from quorum.cli.apply.changes import apply_plan
+from quorum.cli.apply.plan import make_plan
+from quorum.cli.apply.wanted_file import read_wanted
 from quorum.devcluster.cluster import DevCluster, DevNode
 from quorum.devcluster.process import exit_code, log_tail
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
+from quorum.cli.errors import EXIT_OK, EXIT_UNHEALTHY, EXIT_USAGE, CliError, exit_code_of
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
 from quorum.cli.pairs import pairs
@@ -223,46 +224,79 @@ def describe(options: Options, names: tuple[str, ...]) -> None:
     type=click.IntRange(1, INT32_MAX),
     help="Number of replicas for topics without replication_factor in the file.",
 )
+@click.option("--diff", is_flag=True, help="Print the differences, and do nothing. Exit code 10 if there are any.")
+@click.option(
+    "--prune", is_flag=True, help="Delete topics that FILE does not name and that begin with one of its prune prefixes."
+)
+@click.option("--yes", is_flag=True, help="Delete without a question.")
 @click.option("--dry-run", is_flag=True, help="Print the changes, and do nothing.")
 @command
-def apply(options: Options, file: Path, partitions: int | None, replication_factor: int | None, dry_run: bool) -> None:
-    """Changes the topics to match FILE.
+def apply(
+    options: Options,
+    file: Path,
+    partitions: int | None,
+    replication_factor: int | None,
+    diff: bool,
+    prune: bool,
+    yes: bool,
+    dry_run: bool,
+) -> None:
+    """Changes topics, and the configs of brokers, to match FILE.
 
-    The command creates topics, adds partitions and alters configs, and never deletes a topic.
+    The command creates topics, adds partitions and alters configs. It deletes topics only with --prune.
 
-    FILE is JSON or YAML: {"topics": [{"topic": NAME, "partitions": N, "replication_factor": N, "configs": {...}}, ...]}.
-    A config key that FILE does not name stays as it is.
+    FILE is JSON or YAML: {"schema_version": 1, "topics": [{"topic": NAME, "partitions": N, "replication_factor": N,
+    "configs": {...}}, ...], "cluster": {"configs": {...}}, "brokers": [{"broker": ID, "configs": {...}}, ...],
+    "prune": {"prefixes": [TEXT, ...]}}. Each part may be missing. A config key that FILE does not name stays as it is.
     """
-    from quorum.cli.commands.topic_apply import Impossible, apply_plan, make_plan, read_wanted
+    from quorum.cli.apply.changes import apply_plan
+    from quorum.cli.apply.plan import Impossible, Plan, make_plan
+    from quorum.cli.apply.wanted_file import read_wanted
 
     try:
         wanted = read_wanted(file, partitions, replication_factor)
     except ValueError as e:
         raise CliError(f"{file}: {e}", EXIT_USAGE) from e
+    if prune and not wanted.prune_prefixes:
+        raise CliError(f'{file}: --prune needs "prune": {{"prefixes": [...]}}, which topics it may delete', EXIT_USAGE)
+    is_trial = dry_run or diff
 
-    async def work(client: AdminClient) -> dict[str, Any]:
-        plan = await make_plan(client, wanted)
-        if not dry_run:
+    async def work(client: AdminClient) -> Plan:
+        plan = await make_plan(client, wanted, prune=prune)
+        if not is_trial:
             if options.output == "table":
                 for line in plan.lines():
                     click.echo(line)
+            if plan.delete and not yes:
+                _confirm(len(plan.delete))
             await apply_plan(client, plan)
-        return plan.document()
+        return plan
 
     try:
-        document = ask(options, work)
+        plan = ask(options, work)
     except Impossible as e:
         raise CliError(str(e)) from e
-    changes = document["changes"]
-    counts = ", ".join(f"{count} to {kind}" for kind, count in document["counts"].items() if count)
-    if not changes:
-        text = f"Nothing to do: all {len(wanted)} topics are as {file} says."
-    elif dry_run:
+    document = plan.document()
+    counts = ", ".join(f"{count} to {kind.replace('_', ' ')}" for kind, count in document["counts"].items() if count)
+    if not document["changes"]:
+        text = f"Nothing to do: all {len(wanted.topics)} topics are as {file} says."
+    elif is_trial:
         text = f"Would do: {counts}. Nothing was changed."
     else:
         text = f"Done: {counts}."
-    lines = [change["text"] for change in changes] if dry_run else []
-    emit(options.output, {"applied": not dry_run, **document}, heading=[*lines, text])
+    lines = list(plan.diff()) if diff else list(plan.lines()) if dry_run else []
+    emit(options.output, {"applied": not is_trial, **document}, heading=[*lines, text])
+    if diff and document["changes"]:
+        raise SystemExit(EXIT_UNHEALTHY)
+
+
+def _confirm(deletions: int) -> None:
+    """Asks the operator before topics are deleted. Without a terminal nobody can answer, so the command is refused."""
+    if not sys.stdin.isatty():
+        text = f"{deletions} topics would be deleted, and nobody can be asked here; nothing was done: add --yes"
+        raise CliError(text, EXIT_USAGE)
+    if not click.confirm(f"Delete {deletions} topics with everything in them?", err=True):
+        raise CliError("nothing was done")
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------
