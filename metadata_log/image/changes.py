@@ -57,9 +57,11 @@ class Changes:
             self.partitions.pop(topic_id, None)
 
     def partitions_changed(self, topic_id: Uuid, partitions: set[int]) -> None:
+        """Note changed partitions of a topic. The set belongs to these changes from now on."""
         if topic_id not in self.created_topics and partitions:
-            known = self.partitions.get(topic_id)
-            self.partitions[topic_id] = partitions if known is None else known | partitions
+            known = self.partitions.setdefault(topic_id, partitions)
+            if known is not partitions:
+                known |= partitions
 
     def add(self, later: "Changes") -> None:
         """Add the changes that directly follow these."""
@@ -67,7 +69,7 @@ class Changes:
             self.topic_deleted(topic_id, name)
         self.created_topics |= later.created_topics
         for topic_id, partitions in later.partitions.items():
-            self.partitions_changed(topic_id, partitions)
+            self.partitions_changed(topic_id, partitions if topic_id in self.partitions else set(partitions))
         self.brokers |= later.brokers
         self.controllers |= later.controllers
         self.config_resources |= later.config_resources

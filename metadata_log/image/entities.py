@@ -21,7 +21,6 @@ The fold is the delta itself, on the empty image, so the effect of each record i
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
@@ -34,15 +33,23 @@ from metadata_log.format.records import (
     Record,
     Topic,
 )
+from metadata_log.format.records.transactions import TRANSACTION_MARKERS
 from metadata_log.image.canonical_order import OrderKey
 from metadata_log.image.delta import REPLAYS, MetadataDelta
 from metadata_log.image.entity_key import EVERY_TOPIC, EntityKey
 from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, NOWHERE
 
-__all__ = ["EVERY_TOPIC", "EntityKey", "OrderKey", "entity_keys", "fold", "invisible_ranges", "with_order_keys"]
-
-TRANSACTION_MARKERS: Final = frozenset({BeginTransaction, EndTransaction, AbortTransaction})
+__all__ = [
+    "EVERY_TOPIC",
+    "TRANSACTION_MARKERS",
+    "EntityKey",
+    "OrderKey",
+    "entity_keys",
+    "fold",
+    "invisible_ranges",
+    "with_order_keys",
+]
 
 
 def entity_keys(record: Record) -> tuple[EntityKey, ...]:

@@ -15,12 +15,15 @@ transaction, while the offset moves on:
     image.offset     ^ stays here ............. ^ and is here after End
     offset           (position) moves with every batch
 
+The records of an open transaction make an image of their own (`OpenTransaction.image`), one step for each `apply`. So the end
+of a transaction with a million records costs no more than any other batch.
+
 *Control records* are for the quorum, not for the image. They move the offset and are reported. At a `SnapshotMark`,
 replay keeps the image at exactly that offset for the snapshot writer, in `ReplayResult.marks`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.codec import UnknownRecord, decode_batch
@@ -28,7 +31,6 @@ from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset, OffsetAndEpoch
 from metadata_log.format.partition_runs import PartitionRun
 from metadata_log.format.records import (
-    AbortTransaction,
     BeginTransaction,
     ControlRecord,
     EndTransaction,
@@ -36,12 +38,11 @@ from metadata_log.format.records import (
     SnapshotMark,
     level_problem,
 )
+from metadata_log.format.records.transactions import TRANSACTION_MARKERS
 from metadata_log.image.changes import Changes
 from metadata_log.image.delta import InvalidRecord, MetadataDelta
 from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance, evolved
-
-_MARKERS: Final = frozenset({BeginTransaction, EndTransaction, AbortTransaction})
 
 
 class ReplayStopped(LogFormatError):
@@ -60,6 +61,16 @@ class MarkedImage(NamedTuple):
     end: OffsetAndEpoch
     image: MetadataImage
     reason: str
+
+
+class OpenTransaction(NamedTuple):
+    """A metadata transaction that has begun, and has neither ended nor been aborted."""
+
+    name: str
+    image: MetadataImage
+    """The image with the records of the transaction so far. It is published at the end, or never."""
+    changed: Changes
+    """The changes of these records."""
 
 
 class ReplayResult(NamedTuple):
@@ -85,7 +96,8 @@ class Replay:
         """The last published image."""
         self.end = image.provenance
         """The end of the last accepted batch. Inside a transaction this is ahead of the image."""
-        self._transaction: str | None = None
+        self.open: OpenTransaction | None = None
+        """The transaction that is open at `end`, as of the last `apply`."""
         self._delta: MetadataDelta | None = None
         """Records that are not in the image yet."""
         self._redo: list[tuple[Offset, list[MetadataRecord]]] = []
@@ -104,7 +116,7 @@ class Replay:
     @property
     def transaction(self) -> str | None:
         """The name of the metadata transaction that is open at `offset`."""
-        return self._transaction
+        return None if self.open is None else self.open.name
 
     @property
     def stopped(self) -> ReplayStopped | None:
@@ -139,13 +151,16 @@ class Replay:
             raise self._stopped
         return result
 
-    def adopt(self, image: MetadataImage) -> None:
+    def adopt(
+        self, image: MetadataImage, end: Provenance | None = None, transaction: OpenTransaction | None = None
+    ) -> None:
         """Continue from `image`, which the controller that wrote the log has built already. O(1); publishers are not
-        called.
+        called. With a `transaction` that is open, `image` is the one before it, and `end` is the position.
         """
         self.image = image
-        self.end = image.provenance
-        self._transaction = self._delta = self._stopped = None
+        self.end = image.provenance if end is None else end
+        self.open = transaction
+        self._delta = self._stopped = None
         self._redo.clear()
 
     def load_snapshot(self, records: Iterable[MetadataRecord | PartitionRun], provenance: Provenance) -> MetadataImage:
@@ -191,7 +206,7 @@ class Replay:
         records = _known_records(batch)
         if batch.is_control:
             self._take_control(batch, cast(list[ControlRecord], records))
-        elif _MARKERS.isdisjoint(map(type, records)):
+        elif TRANSACTION_MARKERS.isdisjoint(map(type, records)):
             self._take_plain(batch.base_offset, cast(list[MetadataRecord], records))
         else:
             self._take_transactional(batch, cast(list[MetadataRecord], records))
@@ -199,7 +214,7 @@ class Replay:
 
     def _replay(self, base_offset: Offset, records: Iterable[MetadataRecord]) -> None:
         if self._delta is None:
-            self._delta = MetadataDelta(self.image)
+            self._delta = MetadataDelta(self.image if self.open is None else self.open.image)
         replay = self._delta.replay
         for offset, record in enumerate(records, base_offset):
             replay(record, offset)
@@ -209,11 +224,11 @@ class Replay:
             self._replay(base_offset, records)
         except InvalidRecord as e:
             self._delta = None
-            if self._transaction is None:
+            if self.open is None:
                 for each_offset, each in self._redo:
                     self._replay(each_offset, each)
             raise ReplayStopped(e.offset, e.reason) from e
-        if self._transaction is None:
+        if self.open is None:
             self._redo.append((base_offset, records))
 
     def _take_transactional(self, batch: Batch, records: list[MetadataRecord]) -> None:
@@ -221,18 +236,18 @@ class Replay:
         error.
         """
         self._settle(self.end)
-        image, transaction, changes_before = self.image, self._transaction, len(self._changed)
+        image, transaction, changes_before = self.image, self.open, len(self._changed)
         try:
             for offset, record in enumerate(records, batch.base_offset):
-                if type(record) in _MARKERS:
+                if type(record) in TRANSACTION_MARKERS:
                     self._mark(record, offset, batch)
                 else:
                     self._replay(offset, (record,))
         except (InvalidRecord, ReplayStopped) as e:
-            self.image, self._transaction, self._delta = image, transaction, None
+            self.image, self.open, self._delta = image, transaction, None
             del self._changed[changes_before:]
             raise ReplayStopped(e.offset, e.reason) from e
-        if self._transaction is None:
+        if self.open is None:
             self._settle(Provenance(batch.end_offset, batch.epoch, batch.last_timestamp_ms))
 
     def _mark(self, record: MetadataRecord, offset: Offset, batch: Batch) -> None:
@@ -241,36 +256,40 @@ class Replay:
             problem = level_problem(record, level)
             if problem is not None:
                 raise ReplayStopped(offset, problem)
-        if isinstance(record, BeginTransaction):
-            if self._transaction is not None:
-                raise ReplayStopped(offset, f"transaction {record.name!r} begins inside {self._transaction!r}")
+            if self.open is not None:
+                raise ReplayStopped(offset, f"transaction {record.name!r} begins inside {self.open.name!r}")
             if offset > batch.base_offset:
                 self._settle(Provenance(offset, batch.epoch, batch.last_timestamp_ms))
-            self._transaction = record.name
-        elif self._transaction is None:
+            self.open = OpenTransaction(record.name, self.image, Changes())
+        elif self.open is None:
             raise ReplayStopped(offset, f"{type(record).__name__} without a transaction")
         else:
-            self._transaction = None
-            if isinstance(record, AbortTransaction):
-                self._delta = None
-            self._settle(Provenance(offset + 1, batch.epoch, batch.last_timestamp_ms))
+            provenance = Provenance(offset + 1, batch.epoch, batch.last_timestamp_ms)
+            self._settle(provenance)
+            whole, self.open = self.open, None
+            if isinstance(record, EndTransaction):
+                self.image = whole.image
+                self._changed.append(whole.changed)
+            self._settle(provenance)
 
     def _take_control(self, batch: Batch, records: list[ControlRecord]) -> None:
         for offset, record in enumerate(records, batch.base_offset):
             self._control_records.append((offset, record))
-            if isinstance(record, SnapshotMark) and self._transaction is None:
+            if isinstance(record, SnapshotMark) and self.open is None:
                 provenance = Provenance(offset + 1, batch.epoch, batch.last_timestamp_ms)
                 self._settle(provenance)
                 self._marks.append(MarkedImage(provenance.end, self.image, record.reason))
 
     def _settle(self, provenance: Provenance) -> None:
-        """Move the image up to `provenance`. Inside a transaction the image stays."""
-        if self._transaction is not None:
-            return
-        if self._delta is not None:
-            self.image = self._delta.finish(provenance)
-            self._changed.append(self._delta.changed)
-            self._delta = None
+        """Move the image up to `provenance`. Inside a transaction the image stays, and that of the transaction moves."""
+        delta, self._delta = self._delta, None
+        if self.open is not None:
+            if delta is not None:
+                self.open = self.open._replace(image=delta.finish(provenance))
+                self.open.changed.add(delta.changed)
+        elif delta is not None:
+            self.image = delta.finish(provenance)
+            self._changed.append(delta.changed)
             self._redo.clear()
         elif self.image.provenance != provenance:
             self.image = evolved(self.image, {"provenance": provenance})

@@ -1,6 +1,6 @@
-"""Records that bracket others: transactions (KIP-868), and the record without effect. This release writes none of them."""
+"""Records that bracket others: transactions (KIP-868), and the record without effect, which this release never writes."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from metadata_log.format.records.registry import record
 
@@ -27,3 +27,7 @@ class AbortTransaction(NamedTuple):
     """The open transaction is discarded."""
 
     reason: str
+
+
+TRANSACTION_MARKERS: Final = frozenset({BeginTransaction, EndTransaction, AbortTransaction})
+"""The records at the beginning and at the end of a transaction."""
