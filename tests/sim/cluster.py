@@ -123,6 +123,8 @@ class Cluster:
                 self.next()
             Healing(self).run()
             self.laws.metadata.check_whole(self.laws.history.image)
+            for how, count in self.laws.history.transactions.items():
+                self.coverage[f"transaction {how}"] += count
         except Exception as e:
             raise SimulationFailed(f"{type(e).__name__}: {e}", self._story()) from e
 

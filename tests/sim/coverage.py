@@ -99,6 +99,8 @@ _HAPPENINGS = (
     "designated election",
     "only a majority heals",
     "caught up over a slow link",
+    "transaction ended",
+    "transaction aborted",
     "happening told",
     "reason of a broker's state written",
 )

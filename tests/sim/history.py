@@ -7,6 +7,7 @@ or decided by itself.
 
 import contextlib
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -14,22 +15,37 @@ from metadata_log.format.batch import Batch, verify_chain
 from metadata_log.format.codec import UnknownRecord, decode_batch
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Epoch, Offset
-from metadata_log.format.records import Record, Voters
+from metadata_log.format.records import AbortTransaction, Record, Voters
+from metadata_log.format.records.transactions import TRANSACTION_MARKERS
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from metadata_log.image.replay import Replay
 from metadata_log.store.log import Log
 from quorum.core.protocol.voters import VoterSet
 
 READ_BYTES = 1 << 20
+END_OF_TIME: Offset = 1 << 62
 
 
 class Step(NamedTuple):
-    """One committed batch, and what it did."""
+    """One committed batch, and what it did.
+
+    A batch inside of a transaction has no records here. The batch that ends the transaction has the records of all of it, without
+    the markers; the batch that aborts it has none.
+    """
 
     before: MetadataImage
     batch: Batch
     records: tuple[Record | UnknownRecord, ...]
     after: MetadataImage
+    end: Offset
+    """One past the last record above: what the answer to its request names."""
+
+
+class Span(NamedTuple):
+    """A transaction of the history: from its BeginTransaction to its last marker."""
+
+    begin: Offset
+    last: Offset
 
 
 class History:
@@ -42,6 +58,12 @@ class History:
         self._ends: list[Offset] = []
         self._chains: dict[Offset, bytes] = {}
         self._digests: dict[Offset, bytes] = {0: EMPTY_IMAGE.digest_bytes}
+        self.transactions = Counter[str]()
+        """How many transactions have ended, and were aborted."""
+        self._unfinished: list[Record | UnknownRecord] = []
+        """The records of the transaction that is open."""
+        self._spans: list[Span] = []
+        """The transactions so far. The last one may be open."""
 
     @property
     def end(self) -> Offset:
@@ -87,7 +109,31 @@ class History:
         for index, record in enumerate(records):
             if isinstance(record, Voters):
                 self._voters.append((batch.base_offset + index, VoterSet(record.voters)))
-        return Step(before, batch, records, after)
+        return self._step(before, batch, records, after)
+
+    def _step(
+        self, before: MetadataImage, batch: Batch, records: tuple[Record | UnknownRecord, ...], after: MetadataImage
+    ) -> Step:
+        markers = [at for at, record in enumerate(records, batch.base_offset) if type(record) in TRANSACTION_MARKERS]
+        was_open = bool(self._spans) and self._spans[-1].last == END_OF_TIME
+        if batch.is_control or not (markers or was_open):
+            return Step(before, batch, records, after, batch.end_offset)
+        if not was_open:
+            self._spans.append(Span(markers[0], END_OF_TIME))
+        self._unfinished += [record for record in records if type(record) not in TRANSACTION_MARKERS]
+        if self._replay.transaction is not None:
+            return Step(before, batch, (), after, batch.end_offset)
+        self._spans[-1] = self._spans[-1]._replace(last=markers[-1])
+        is_aborted = isinstance(records[-1], AbortTransaction)
+        done = () if is_aborted else tuple(self._unfinished)
+        self.transactions["aborted" if is_aborted else "ended"] += 1
+        self._unfinished.clear()
+        return Step(before, batch, done, after, batch.end_offset - 1)
+
+    def is_inside_transaction(self, offset: Offset) -> bool:
+        """True if what ends at `offset` stands between the markers of a transaction, which was not its own."""
+        place = bisect_left(self._spans, offset, key=lambda span: span.begin) - 1
+        return place >= 0 and offset < self._spans[place].last
 
     @property
     def voters(self) -> VoterSet:

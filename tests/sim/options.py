@@ -86,6 +86,13 @@ class Options(NamedTuple):
     imbalance_percentage: int = 10
     elect_chance: float = 0.0
     """How often a client asks for elections instead of doing something else."""
+    transaction_slice: int = 500
+    """The size of a slice; with a small one most creations of topics are transactions."""
+    transaction_timeout_ms: int = 30_000
+    large_topic_chance: float = 0.0
+    """How often a new topic has so many partitions that it takes ten slices and more."""
+    turn_pause_ms: float = 0.0
+    """How long a node rests between two turns although it has more to do, so that much can happen inside of a transaction."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -103,6 +110,8 @@ class Options(NamedTuple):
             controller=ControllerConfig(
                 session_timeout_ms=self.session_timeout_ms,
                 slice_changes_max=self.slice_changes,
+                transaction_slice_records=self.transaction_slice,
+                transaction_timeout_ms=self.transaction_timeout_ms,
                 request_outcomes_max=self.outcomes_max,
                 auto_leader_rebalance=self.balance_every_ms > 0,
                 leader_imbalance_check_interval_ms=self.balance_every_ms or 300_000,
@@ -259,5 +268,18 @@ def _balancing(drawn: Options, rng: random.Random) -> Options:
     )
 
 
-_LATER: Final = (_rot, _splits, _brokers_away, _disks_and_links, _balancing)
+def _transactions(drawn: Options, rng: random.Random) -> Options:
+    """Creations of topics in several batches. Where a transaction may take no time at all, many are aborted."""
+    if not drawn.brokers or rng.random() >= 0.5:
+        return drawn
+    return drawn._replace(
+        transaction_slice=rng.choice((1, 2, 3)),
+        transaction_timeout_ms=rng.choice((30, 30_000, 30_000)),
+        turn_pause_ms=rng.choice((1.0, 5.0, 15.0)),
+        large_topic_chance=rng.choice((0.0, 0.1, 0.3)),
+        client_every_ms=max(20.0, drawn.client_every_ms),
+    )
+
+
+_LATER: Final = (_rot, _splits, _brokers_away, _disks_and_links, _balancing, _transactions)
 """One step after the other: a later one sees what the earlier ones have drawn."""

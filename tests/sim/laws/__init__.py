@@ -3,12 +3,12 @@
     quorum      elections, epochs, logs, commits, disk before speech     R1 - R16, L5, D1
     following   a leader's followers, and the leader's rights meanwhile  L5, C5, the lease
     damage      damaged logs, and lost durable ends                      D3
-    snapshots   applied records, and the contents of snapshots           R13, S1 - S6
+    snapshots   applied records, and the contents of snapshots           R13, S1 - S7
     metadata    the changes allowed to committed records                 M1 - M7, M9
     proposals   the ISR proposals granted to leaders of partitions       M2, M4, M5
     brokers     answers to brokers, and how long brokers may serve       F1 - F7, M2, M8, the lease
     requests    requests done once, remembered, and forgotten            C3
-    clients     answers to clients                                       C1 - C5
+    clients     answers to clients                                       C1 - C5, C8
     story       the happenings told by active controllers                T1 - T3
 
 The checks are incremental: each check looks at the possible changes of one event, and compares with `history`.
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from metadata_log.format.ids import NodeId
 from metadata_log.format.records import Voters
-from quorum.controller.protocol.commands import AlterPartition, AlterPartitionReply
+from quorum.controller.protocol.commands import AlterPartition, AlterPartitionReply, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.messages import PeerRequest, PeerResponse
 from quorum.runtime.protocol.requests import MetadataFetched, ReadView, Refused
@@ -130,6 +130,8 @@ class Laws:
             self._about_to_reply(controller, event, answer, now_ms)
 
     def _about_to_reply(self, controller: "SimController", event: Event, answer: Answer, now_ms: float) -> None:
+        if isinstance(event, Submission) and isinstance(answer, CommandReply):
+            self.clients.not_inside_transaction(answer.offset)
         match event:
             case RaftRequest(request, _):
                 assert isinstance(answer, PeerResponse), f"a voter's request is answered, not refused: {answer}"

@@ -1,4 +1,4 @@
-"""The laws of clients: no acknowledged change is lost, no refused change appears, no change happens twice (C1 to C5).
+"""The laws of clients: no acknowledged change is lost, no refused change appears, no change happens twice (C1 to C5, C8).
 
 The check is linearizability by witness. Every answer names an offset, and offsets order all changes. A history is
 linearizable if this order never contradicts real time: a change answered before another request was sent has a lower
@@ -94,9 +94,15 @@ class ClientLaws:
         )
         self.answered(end, floor)
 
+    def not_inside_transaction(self, end: Offset) -> None:
+        """Checks the offset of an answer to anybody: clients, brokers, or an operator who asked for a mark."""
+        inside = self._history.is_inside_transaction(end)
+        hold(not inside, "C8 OutsideOfTransactions", f"acknowledged at {end}, inside of another request's transaction")
+
     def answered(self, end: Offset, floor: Offset) -> None:
         """Checks an answer "the change is in effect below `end`"."""
         committed = self._history.end
+        self.not_inside_transaction(end)
         hold(end <= committed, "C1 NoLostAck", f"acknowledged at {end}; committed is {committed}")
         hold(end >= floor, "C4 Linearizable", f"answered with {end}, although {floor} was answered before it was asked")
         self.floor = max(self.floor, end)

@@ -79,12 +79,12 @@ class MetadataLaws:
                 case Topic(name, topic_id):
                     self._on_topic(name, topic_id, step)
                 case RemoveTopic(name, _):
-                    self.removed[name] = step.batch.end_offset
+                    self.removed[name] = step.end
                 case Partition(topic_id, partition) | PartitionChange(topic_id, partition):
                     place = topic_id, partition
                     changes[place] = changes.get(place, 0) + (1 if isinstance(record, PartitionChange) else 0)
                 case Config(resource_type, name, key, value):
-                    self.settings.setdefault((resource_type, name, key), []).append((step.batch.end_offset, value))
+                    self.settings.setdefault((resource_type, name, key), []).append((step.end, value))
                 case _:
                     pass
             offset += 1
@@ -146,25 +146,25 @@ class MetadataLaws:
     def _on_topic(self, name: str, topic_id: Uuid, step: Step) -> None:
         law = "M6 NamesAndIds"
         hold(topic_id not in self._topic_ids, law, f"the id of topic {name} was used before")
-        still_there = step.before.topic(name) is not None and self.removed.get(name, 0) != step.batch.end_offset
+        still_there = step.before.topic(name) is not None and self.removed.get(name, 0) != step.end
         hold(not still_there, law, f"topic {name} was created twice")
         self._topic_ids.add(topic_id)
         whole = step.after.topic_by_id(topic_id)
         hold(whole is None or whole.partition_count > 0, "C7 Atomic", f"topic {name} was created without partitions")
         self.new_topics.append(name)
-        self.created[name] = step.batch.end_offset
+        self.created[name] = step.end
         self.created_times[name] = self.created_times.get(name, 0) + 1
 
     def _check_partition(self, step: Step, topic_id: Uuid, partition: int, changes: int) -> None:
         topic = step.after.topic_by_id(topic_id)
         if topic is None:
             return
-        where = f"{topic.name}-{partition} at {step.batch.end_offset}"
+        where = f"{topic.name}-{partition} at {step.end}"
         after = topic.state(partition)
         assert after is not None, where
         counts = self.partition_counts.setdefault(topic.name, [])
         if not counts or counts[-1][1] != topic.partition_count:
-            counts.append((step.batch.end_offset, topic.partition_count))
+            counts.append((step.end, topic.partition_count))
         self._check_fenced_out(step.after, after, where)
         strangers = set(after[REPLICAS]) - self._registered
         hold(not strangers, "M7 Referential", f"{where} has replicas on {strangers}, which never registered")

@@ -58,6 +58,8 @@ class RequestLaws:
 
     def committed(self, step: Step) -> None:
         """Checks a newly committed batch."""
+        if not step.records:
+            return
         last = step.records[-1]
         done = last.request_id if isinstance(last, RequestOutcome) else None
         for record in step.records:
@@ -69,7 +71,7 @@ class RequestLaws:
                     f"topic {record.name} was created, and that is not remembered with it",
                 )
         if done is not None:
-            self._check_done(done, step.batch.end_offset - 1)
+            self._check_done(done, step.end - 1)
             self._forget(step)
 
     def _check_done(self, request_id: Uuid, at: Offset) -> None:

@@ -97,6 +97,8 @@ class SnapshotLaws:
             )
             return
         who = f"c{controller.node_id}'s snapshot {end}"
+        inside = self._history.is_inside_transaction(end.offset)
+        hold(not inside, "S7 OutsideOfTransactions", f"{who} ends inside of a transaction")
         try:
             contents = read_snapshot(controller.metadata, end)
             held = Replay().load_snapshot(contents.records, Provenance(*end, contents.meta.timestamp_ms))

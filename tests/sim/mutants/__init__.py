@@ -10,6 +10,7 @@ survives shows a law that is not checked, or a fault that never happens at the r
     voters      changing who votes
     links       how much is asked for at once over a slow link
     leaderships what moves leaderships from broker to broker
+    transactions metadata transactions: what is between their markers
     brokers     registrations, fencing, sessions, leases, partitions, what brokers are given
 
     broker_processes    what a broker makes of that
@@ -27,6 +28,7 @@ from tests.sim.mutants.links import LINKS
 from tests.sim.mutants.patching import Mutant
 from tests.sim.mutants.requests import REQUESTS
 from tests.sim.mutants.stories import STORIES
+from tests.sim.mutants.transactions import TRANSACTIONS
 from tests.sim.mutants.voters import VOTERS
 
 MUTANTS: dict[str, Mutant] = {
@@ -40,6 +42,7 @@ MUTANTS: dict[str, Mutant] = {
     **BROKER_PROCESSES,
     **LEADERSHIPS,
     **STORIES,
+    **TRANSACTIONS,
 }
 
 

@@ -25,8 +25,8 @@ from quorum.controller.partitions.placement import Placer
 from quorum.controller.protocol.commands import AlterPartition, Command, IsrMember, PartitionAlteration
 from quorum.controller.protocol.decision import Decision
 from quorum.controller.protocol.topic_rules import Rejected
-from quorum.controller.topics import topic_commands
-from quorum.controller.topics.topic_commands import Topics
+from quorum.controller.topics import topic_pieces
+from quorum.controller.topics.topic_pieces import TopicPieces
 from quorum.runtime.active import metadata_feed
 from quorum.runtime.active.broker_feed import BrokerFeed
 from quorum.runtime.active.waiting_room import ParkedFetch, ParkedFetches
@@ -139,7 +139,7 @@ def _elect_without_a_check() -> Iterator[None]:
         yield
 
 
-def _id_by_count(self: Topics, image: MetadataImage) -> Uuid:
+def _id_by_count(self: TopicPieces, image: MetadataImage) -> Uuid:
     return (len(image.topics_by_id) + 1).to_bytes(16, "big")
 
 
@@ -312,7 +312,7 @@ BROKERS: dict[str, Mutant] = {
     ),
     "topic-id-used-again": Mutant(
         "a topic's id is the number of topics",
-        lambda: patched(Topics, "_new_topic_id", _id_by_count),
+        lambda: patched(TopicPieces, "_new_topic_id", _id_by_count),
     ),
     "replica-on-a-stranger": Mutant(
         "a replica is placed on a broker that has never registered, and no replay minds",
@@ -328,7 +328,7 @@ BROKERS: dict[str, Mutant] = {
     ),
     "placed-unasked": Mutant(
         "replicas are placed without asking whether there are so many brokers, or any that could lead",
-        lambda: patched(topic_commands, "check_replication_factor", _any_number_of_replicas),
+        lambda: patched(topic_pieces, "check_replication_factor", _any_number_of_replicas),
     ),
     "isr-changed-by-stale-epoch": Mutant(
         "a leader's proposal is taken whatever epochs it was made for (KIP-497)",

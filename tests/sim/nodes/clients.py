@@ -102,7 +102,10 @@ class SimClient:
         self._count += 1
         name, clients = f"{self.name}-{self._count}", self.cluster.laws.clients
         factor = self._rng.randint(1, min(3, self.cluster.options.brokers))
-        topic = NewTopic(name, self._rng.randint(1, 4), factor, (), (("retention.ms", "60000"),))
+        count = self._rng.randint(1, 4)
+        if self._electing.random() < self.cluster.options.large_topic_chance:
+            count += 20
+        topic = NewTopic(name, count, factor, (), (("retention.ms", "60000"),))
         if self._happens_once:
             clients.happens_at_most_once(name)
 

@@ -115,6 +115,7 @@ class SimController:
         self._asleep: list[Event] = []
         self._naps = 0
         self._timer = 0
+        self._ticked_ms = 0.0
         self._election = (b"", election_file.FIRST_STATE)
         self._crash_countdown: int | None = None
         self._stop_reason: str | None = None
@@ -416,9 +417,11 @@ class SimController:
         def fire() -> None:
             if self.boot == boot and self._timer == timer and not self.paused:
                 self._check_idle()
+                self._ticked_ms = self.cluster.now_ms
                 self.deliver(Tick(), "timer")
 
-        self.cluster.schedule(self.clock.until(deadline_ms), fire)
+        rested_ms = self._ticked_ms + self.cluster.options.turn_pause_ms if self.node.has_more_to_do else 0.0
+        self.cluster.schedule(max(rested_ms - self.cluster.now_ms, self.clock.until(deadline_ms)), fire)
 
     def _check_idle(self) -> None:
         """L6: a node whose timers ring for ever, and that gets nowhere by them, burns a processor."""
