@@ -43,6 +43,7 @@ from quorum.controller.protocol.commands import (
     Command,
     ContinueFencing,
     ContinueShutdown,
+    ContinueTopics,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
@@ -72,6 +73,7 @@ __all__ = [
 DECIDED_BY_IMAGE_ALONE: Final = (
     CreateTopics,
     CreatePartitions,
+    ContinueTopics,
     DeleteTopics,
     AlterConfigs,
     AlterPartition,
@@ -140,6 +142,8 @@ class Controller:
                 return self._topics.create(image, command, brokers.views.of(image))
             case CreatePartitions():
                 return self._topics.create_partitions(image, command, brokers.views.of(image))
+            case ContinueTopics():
+                return self._topics.go_on(command)
             case DeleteTopics():
                 return self._topics.delete(image, command)
             case AlterConfigs():
@@ -184,6 +188,14 @@ class Controller:
     def touch(self, broker_id: NodeId, broker_epoch: int, now_ms: int) -> None:
         """Notes that the broker was heard. An unknown broker or an older epoch refreshes nothing (M2)."""
         self._brokers.sessions.touch(broker_id, broker_epoch, now_ms)
+
+    def hear(self, image: MetadataImage, contact: BrokerContact, now_ms: int) -> None:
+        """Notes a broker's contact as a heartbeat only, while a transaction is open: the next contact is decided on.
+
+        Raises:
+            ControllerError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; then the contact has had no effect at all (M2).
+        """
+        self._brokers.hear(image, contact, now_ms)
 
     def credit(self, stall_ms: int) -> None:
         """Lengthens every session by the time that this process stood still."""

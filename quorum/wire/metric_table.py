@@ -294,6 +294,13 @@ HAPPENING_ROWS: Final = (
         ("broker_id", "why"),
     ),
     _Row(
+        "transactions_total",
+        Kind.COUNTER,
+        "Metadata transactions that this node has begun, ended and aborted, as active controller, by result.",
+        lambda of: of.tallies.transactions,
+        ("result",),
+    ),
+    _Row(
         "happenings_total",
         Kind.COUNTER,
         "Committed happenings that this node has decided, as active controller, by kind. The log has lines about them.",

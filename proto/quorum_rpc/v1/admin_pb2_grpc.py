@@ -212,7 +212,7 @@ class AdminServiceServicer(object):
     """
 
     def CreateTopics(self, request, context):
-        """Creates topics. The topics without an error are created together, in one atomic batch. Errors of a topic:
+        """Creates topics. The topics without an error are created together, or not at all. Errors of a topic:
         TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
         INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, POLICY_VIOLATION.
         """

@@ -248,14 +248,7 @@ class Brokers:
         Raises:
             ControllerError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; then the contact has had no effect at all (M2).
         """
-        broker = self.identified(image, contact.broker_id, contact.broker_epoch)
-        if broker.incarnation_id != contact.incarnation_id:
-            raise ControllerError(
-                ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {broker.broker_id} is registered as incarnation {uuid_text(broker.incarnation_id)}; "
-                f"the request is of {id_shown(contact.incarnation_id)}",
-            )
-        session = self.sessions.heard(contact.broker_id, contact.broker_epoch, contact.offset, now_ms)
+        broker, session = self.hear(image, contact, now_ms)
         if contact.broker_id in self._departures:
             return NOTHING_NEW
         if contact.offline_log_dirs and not set(broker.log_dirs).isdisjoint(contact.offline_log_dirs):
@@ -266,6 +259,17 @@ class Brokers:
         if broker.fenced or broker.in_controlled_shutdown or contact.wants_fence or contact.wants_shut_down:
             return self._change_state(image, broker, contact, session, now_ms)
         return self._others_may_go(image) if self._shutdowns.any else NOTHING_NEW
+
+    def hear(self, image: MetadataImage, contact: BrokerContact, now_ms: int) -> tuple[RegisterBroker, Session]:
+        """Notes that the broker was heard, and where it is. Raises ControllerError, as `contact`."""
+        broker = self.identified(image, contact.broker_id, contact.broker_epoch)
+        if broker.incarnation_id != contact.incarnation_id:
+            raise ControllerError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {broker.broker_id} is registered as incarnation {uuid_text(broker.incarnation_id)}; "
+                f"the request is of {id_shown(contact.incarnation_id)}",
+            )
+        return broker, self.sessions.heard(contact.broker_id, contact.broker_epoch, contact.offset, now_ms)
 
     def _change_state(
         self, image: MetadataImage, broker: RegisterBroker, contact: BrokerContact, session: Session, now_ms: int

@@ -4,9 +4,10 @@ Every reply has `offset`: the end (exclusive) of the decision's batch. A reader 
 change. The controller does not know the offset when it decides; `Decision.answer` fills it in.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, ZERO_UUID, Epoch, NodeId, Offset, Uuid
@@ -17,7 +18,9 @@ from metadata_log.format.records import (
     RECOVERED,
     Endpoint,
     FeatureRange,
+    MetadataRecord,
 )
+from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.election_commands import (
     BalanceLeaders,
     ElectLeaders,
@@ -99,6 +102,26 @@ class CreatePartitions:
 class CreatePartitionsReply:
     offset: Offset = NOT_APPENDED
     results: tuple[TopicResult, ...] = ()
+
+
+class Piece(NamedTuple):
+    """Some records of a request, and the cost of deciding them. A piece without records has only checked something."""
+
+    records: list[MetadataRecord]
+    cost: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContinueTopics:
+    """Decide the next slice of a large CreateTopics or CreatePartitions."""
+
+    command: CreateTopics | CreatePartitions
+    before: MetadataImage = field(repr=False)
+    """The image before the request."""
+    pieces: Iterator[Piece] = field(repr=False)
+    """The pieces that are not decided yet."""
+    results: list[TopicResult] = field(repr=False)
+    """The results of the topics that are decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +400,7 @@ class AlterPartitionReply:
 Command: TypeAlias = (
     CreateTopics
     | CreatePartitions
+    | ContinueTopics
     | DeleteTopics
     | AlterConfigs
     | BootstrapFeatures

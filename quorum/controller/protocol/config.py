@@ -22,7 +22,9 @@ class ControllerConfig(NamedTuple):
     default_replication_factor: int = 3
     """Number of replicas of a new topic whose request does not say it (`default.replication.factor`)."""
     partitions_per_request_max: int = 10_000
-    """Maximum number of partitions in one request, over all its topics."""
+    """Maximum number of partitions in one request, over all its topics, if the request is one batch."""
+    partitions_per_transaction_max: int = 1_000_000
+    """Maximum number of partitions in one request that may be a transaction (from metadata.version 2 on)."""
     bootstrap_metadata_version: int = METADATA_VERSION_MAX
     """The level of `metadata.version` of a new cluster (`bootstrap.metadata.version`). A cluster with a log keeps its level."""
     bootstrap_elr_version: int = 0
@@ -30,6 +32,12 @@ class ControllerConfig(NamedTuple):
     (`bootstrap.eligible.leader.replicas.version`)."""
     records_max: int = BATCH_RECORDS_MAX - 1
     """Maximum number of records of a decision. A decision is one batch, and the batch has room for the request's outcome."""
+    transaction_records_max: int = 1_200_000
+    """Maximum number of records of a transaction: besides the partitions, those of topics and configs."""
+    transaction_slice_records: int = 500
+    """How many records one batch of a transaction has: about 4 ms of work. A larger request about topics is a transaction."""
+    transaction_timeout_ms: int = 30_000
+    """How long a transaction may be open. Meanwhile no other request is decided, and no broker is fenced."""
     producer_id_block: int = 1_000
     """How many producer ids a broker gets at once."""
     node_id: NodeId = NO_LEADER
@@ -63,6 +71,9 @@ class ControllerConfig(NamedTuple):
             ("leader.imbalance.check.interval.seconds", self.leader_imbalance_check_interval_ms),
             ("reassignment.moves.per.broker.max", self.reassignment_moves_per_broker_max),
             ("partitions_per_request_max", self.partitions_per_request_max),
+            ("partitions_per_transaction_max", self.partitions_per_transaction_max),
+            ("transaction_slice_records", self.transaction_slice_records),
+            ("transaction_timeout_ms", self.transaction_timeout_ms),
             ("producer_id_block", self.producer_id_block),
             ("slice_changes_max", self.slice_changes_max),
             ("slice_partitions_max", self.slice_partitions_max),
@@ -96,5 +107,9 @@ class ControllerConfig(NamedTuple):
         if 2 * self.slice_changes_max + 100 > self.records_max:
             found.append(
                 f"slice_changes_max must be below {(self.records_max - 100) // 2}, not {self.slice_changes_max}"
+            )
+        if self.transaction_slice_records > self.records_max // 2:
+            found.append(
+                f"transaction_slice_records must be at most {self.records_max // 2}, not {self.transaction_slice_records}"
             )
         return found

@@ -19,6 +19,7 @@ from quorum.controller.controller import Controller
 from quorum.controller.protocol.commands import (
     BootstrapFeatures,
     BrokerContact,
+    Command,
     CommandReply,
     RegisterControllerCommand,
 )
@@ -28,6 +29,7 @@ from quorum.runtime.active.broker_feed import BrokerFeed
 from quorum.runtime.active.decisions import Deciding, DecisionFailed
 from quorum.runtime.active.proposals import Proposals
 from quorum.runtime.active.story import Story
+from quorum.runtime.active.transactions import OpenDecision
 from quorum.runtime.active.waiting_room import (
     ClientRequest,
     Deferred,
@@ -87,8 +89,13 @@ class ActiveController:
         self._feed = BrokerFeed(parts, controller)
         self._waiting = WaitingRoom()
         self._follow_ups = FollowUps()
+        self._transaction = OpenDecision(
+            parts.state, self._deciding, tallies, parts.config.controller.transaction_timeout_ms
+        )
         self._read_token = 0
         self._mark_pending = False
+        self._mark_wanted: str | None = None
+        """The reason of a mark that could not be appended, because a transaction was open."""
         self._now_ms = 0
 
     # --- leadership ------------------------------------------------------------------------------------------------
@@ -100,9 +107,13 @@ class ActiveController:
         self.on = True
         self._now_ms = now_ms
         self._feed.begin(epoch)
-        self._mark_pending = False
+        self._mark_pending, self._mark_wanted = False, None
         self._state.begin_proposing()
         self.controller.activate(self._state.committed, now_ms)
+        if self._transaction.is_open:
+            self._transaction.abort("its controller does not lead any more", now_ms)
+            if self._transaction.is_open:
+                return  # the disk is full, and the node resigns in this turn
         if METADATA_VERSION not in self._state.committed.features:
             config = self.controller.config
             bootstrap = BootstrapFeatures(config.bootstrap_metadata_version, config.bootstrap_elr_version)
@@ -124,7 +135,8 @@ class ActiveController:
             refusal = unknown_outcome(why) if deferred.wrote else Refused(ErrorCode.NOT_CONTROLLER, why, hint)
             self._world.reply(deferred.reply_to, refusal)
         self._feed.end(Refused(ErrorCode.NOT_CONTROLLER, why, hint))
-        for follow_up in self._follow_ups.drain():
+        rest = self._transaction.drop()
+        for follow_up in (*self._follow_ups.drain(), *([rest] if rest else [])):
             if follow_up.reply_to is not None:
                 known = not follow_up.wrote and follow_up.is_begun
                 refusal = Refused(ErrorCode.NOT_CONTROLLER, why, hint) if known else unknown_outcome(why)
@@ -137,12 +149,14 @@ class ActiveController:
     def take(self, event: ClientRequest, now_ms: int) -> None:
         """Takes a client's request while the node leads."""
         self._now_ms = now_ms
-        if self.on and not self._waiting:
+        is_writing = self.on and self._transaction.is_open
+        if self.on and (isinstance(event, Read) if is_writing else not self._waiting):
             self._begin_request(event)
         elif len(self._waiting) < WAITING_MAX:
             self._waiting.add(event)
         else:
-            text = f"this controller was just elected, and {WAITING_MAX:,} requests wait already; nothing was done, try again"
+            why = "writes a large request" if is_writing else "was just elected"
+            text = f"this controller {why}, and {WAITING_MAX:,} requests wait already; nothing was done, try again"
             self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
 
     def _begin_request(self, event: ClientRequest) -> None:
@@ -169,6 +183,8 @@ class ActiveController:
     def register(self, command: RegisterControllerCommand, now_ms: int) -> None:
         """Decides on a controller's registration. Raises Refused and DecisionFailed: nothing was done, and the node leads on."""
         self._now_ms = now_ms
+        if self._transaction.is_open:
+            raise Refused(ErrorCode.NOT_READY, "this controller writes a large request; nothing was done, try again")
         self._deciding.decide(command, now_ms)
 
     def _submit(self, asked: FollowUp) -> None:
@@ -191,8 +207,10 @@ class ActiveController:
                 self._world.reply(reply_to, told)
             if failed.spoils:
                 raise
+            self._abort_if_open(str(failed))
             return
         except Refused as refused:
+            self._abort_if_open(refused.message)
             # A refusal such as "already exists" may depend on uncommitted records, so a refusal waits like an answer.
             if reply_to is not None:
                 refusal = unknown_outcome(f"cut short: {refused.message}") if wrote else refused
@@ -200,11 +218,21 @@ class ActiveController:
             return
         wrote = wrote or decided.wrote
         if decided.then is not None:
-            self._follow_ups.add(FollowUp(decided.then, reply_to, deadline_ms, identity, wrote))
-        elif reply_to is not None and decided.end is not None:
+            then = FollowUp(decided.then, reply_to, deadline_ms, identity, wrote)
+            if self._transaction.is_open:
+                self._transaction.go_on_with(then, self._now_ms)
+            else:
+                self._follow_ups.add(then)
+            return
+        self._transaction.ended()
+        if reply_to is not None and decided.end is not None:
             self._wait(reply_to, decided.end, decided.reply, deadline_ms, wrote=True)
         elif reply_to is not None:
             self._wait_confirmed(reply_to, decided.reply, deadline_ms, wrote=wrote)
+
+    def _abort_if_open(self, why: str) -> None:
+        if self._transaction.is_open:
+            self._transaction.abort(why, self._now_ms)
 
     def _mark(self, reason: str, *, is_asked: bool) -> Offset:
         end = self._deciding.mark(reason, self._now_ms, is_asked=is_asked)
@@ -252,16 +280,23 @@ class ActiveController:
             offline_log_dirs=fetch.offline_log_dirs,
         )
         try:
-            decided = self._deciding.decide(contact, now_ms)
+            then = self._heard(contact)
         except DecisionFailed as failed:
             self._world.reply(event.reply_to, failed.refusal())
             raise
         except Refused as refused:
             self._world.reply(event.reply_to, refused)
             return
-        if decided.then is not None:
-            self._follow_ups.add(FollowUp(decided.then, None, now_ms + INTERNAL_DEADLINE_MS))
+        if then is not None:
+            self._follow_ups.add(FollowUp(then, None, now_ms + INTERNAL_DEADLINE_MS))
         self._feed.serve(event, now_ms)
+
+    def _heard(self, contact: BrokerContact) -> Command | None:
+        """Decides on a contact, and returns the rest of the decision. While a transaction is open the contact is only noted."""
+        if self._transaction.is_open:
+            self._deciding.hear(contact, self._now_ms)
+            return None
+        return self._deciding.decide(contact, self._now_ms).then
 
     # --- time and commits ------------------------------------------------------------------------------------------
 
@@ -277,16 +312,21 @@ class ActiveController:
             unwritten = Refused(ErrorCode.NOT_READY, f"{why}; nothing was done")
             self._world.reply(deferred.reply_to, unknown_outcome(why) if deferred.wrote else unwritten)
         self._feed.fire_timers(now_ms)
+        if self._follow_ups or self._transaction.is_open:
+            return
         due = self._deciding.due(now_ms)
-        if due is not None and not self._follow_ups:
+        if due is not None:
             self._decide(FollowUp(due, None, now_ms + INTERNAL_DEADLINE_MS))
 
     def settle(self, now_ms: int, wall_ms: int) -> None:
         """Ends a turn: continues long decisions, answers callers with committed records, wakes brokers, marks a snapshot."""
         self._now_ms = now_ms
-        if self._follow_ups:
+        rest = self._transaction.take()
+        if rest is not None:
+            self._go_on_with_transaction(rest)
+        elif self._follow_ups and not self._transaction.is_open:
             self._go_on(self._follow_ups.take())
-        if self._waiting:
+        if self._waiting and not self._transaction.is_open:
             self._begin_some()
         applied = self._state.applied
         self.story.applied(applied)
@@ -301,7 +341,7 @@ class ActiveController:
     def _begin_some(self) -> None:
         enough = self._log.end + BEGUN_RECORDS_PER_TURN_MAX
         for _ in range(min(len(self._waiting), BEGUN_PER_TURN_MAX)):
-            if self._log.end >= enough:
+            if self._log.end >= enough or self._transaction.is_open:
                 break
             self._begin_request(self._waiting.take())
 
@@ -315,16 +355,35 @@ class ActiveController:
                 next_step.reply_to, unknown_outcome("an earlier request with the same id has not ended in time")
             )
 
+    def _go_on_with_transaction(self, rest: FollowUp) -> None:
+        """Decides the next slice of the open transaction, or aborts the transaction if its time is over."""
+        late = self._transaction.lateness(self._now_ms)
+        if not late:
+            self._decide(rest)
+            return
+        self._transaction.abort(late, self._now_ms)
+        if rest.reply_to is not None:
+            text = f"the request was given up: {late}; nothing was done: send several smaller requests"
+            refusal = Refused(ErrorCode.POLICY_VIOLATION, text)
+            self._wait_confirmed(rest.reply_to, refusal, rest.deadline_ms)
+
     def _mark_if_due(self, wall_ms: int) -> None:
-        if self._mark_pending:
+        if self._mark_pending or self._transaction.is_open:
+            return
+        if self._mark_wanted is not None:
+            self.make_snapshot(self._mark_wanted)
             return
         due = self._snapshotter.mark_due(self._state, wall_ms)
         if due is not None:
             self.make_snapshot(due.reason)
 
     def make_snapshot(self, reason: str) -> None:
-        """Appends a mark, so that every node writes a snapshot at the log's end, unless a mark is pending."""
-        if not self._mark_pending:
+        """Appends a mark, so that every node writes a snapshot at the log's end, unless a mark is pending.
+
+        While a transaction is open the mark waits, because no snapshot may be inside of the transaction.
+        """
+        self._mark_wanted = reason if self._transaction.is_open else None
+        if not self._mark_pending and not self._transaction.is_open:
             with contextlib.suppress(Refused):  # the disk is full; the next leader finds the mark due, too
                 self._mark(reason, is_asked=False)
 
@@ -334,6 +393,8 @@ class ActiveController:
 
     @property
     def has_more_to_do(self) -> bool:
+        if self._transaction.is_open:
+            return self._transaction.rest is not None
         return bool(self._follow_ups or self._waiting)
 
     def next_deadline_ms(self) -> int | None:

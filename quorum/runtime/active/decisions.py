@@ -30,8 +30,13 @@ from typing import Final, NamedTuple, TypeVar
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import BatchTooLarge, ErrorCode
 from metadata_log.format.ids import NodeId, Offset
-from metadata_log.format.records import MetadataRecord, SnapshotMark
-from metadata_log.image.delta import MetadataDelta
+from metadata_log.format.records import (
+    AbortTransaction,
+    BeginTransaction,
+    EndTransaction,
+    MetadataRecord,
+    SnapshotMark,
+)
 from quorum.controller.controller import DECIDED_BY_IMAGE_ALONE, Controller
 from quorum.controller.protocol.commands import BrokerContact, Command, CommandReply, RegisterBrokerCommand
 from quorum.controller.protocol.decision import ControllerError, Decision
@@ -45,6 +50,7 @@ from quorum.controller.protocol.request_outcomes import (
 )
 from quorum.runtime.active.proposals import Proposals
 from quorum.runtime.active.story import Story
+from quorum.runtime.image.state_machine import Staged
 from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.requests import Refused
 
@@ -58,6 +64,8 @@ SHOWN_MS: Final = 600_000
 """How long an accident is shown among the node's problems."""
 LOG_INTERVAL_MS: Final = 1_000
 """How long no second traceback is logged, so that a client with a harmful request cannot fill the disk."""
+ABORT_REASON_CHARS_MAX: Final = 200
+"""Maximum length of the reason in an AbortTransaction, which stays in the log."""
 COMMAND_CHARS_MAX: Final = 200
 """Maximum length of a command in the log line of an accident."""
 
@@ -126,10 +134,10 @@ class Accidents:
 
 
 class Prepared(NamedTuple):
-    """A decision that is not written yet. A decision without records has neither delta nor batch."""
+    """A decision that is not written yet. A decision without records has neither change nor batch."""
 
     decision: Decision
-    delta: MetadataDelta | None = None
+    staged: Staged | None = None
     batch: Batch | None = None
 
 
@@ -198,6 +206,27 @@ class Deciding:
             self._story.appended(decided.story, self._log.end, identity)
         return decided
 
+    def abort(self, reason: str, now_ms: int) -> None:
+        """Aborts the open transaction. Raises Refused: the disk has no room, and the node resigns in this turn. Raises
+        DecisionFailed: the node must resign.
+        """
+        record = AbortTransaction(reason[:ABORT_REASON_CHARS_MAX])
+        staged, batch = self._guarded(
+            lambda: (self._state.stage([record], self._log.end), self._proposals.seal([record])),
+            "the end of a transaction",
+            now_ms,
+            spoils=True,
+        )
+        self._proposals.append(batch)
+        self._state.propose(staged, batch)
+
+    def hear(self, contact: BrokerContact, now_ms: int) -> None:
+        """Notes a broker's contact without a decision. Raises Refused and DecisionFailed, as `decide`."""
+        self.accidents.check_not_shunned(contact.broker_id, now_ms)
+        self._guarded(
+            lambda: self._controller.hear(self._state.proposed, contact, now_ms), contact, now_ms, spoils=True
+        )
+
     def mark(self, reason: str, now_ms: int, *, is_asked: bool) -> Offset:
         """Appends a snapshot mark, and returns its end. Raises Refused and DecisionFailed, as `decide`."""
         batch = self._guarded(
@@ -236,17 +265,27 @@ class Deciding:
         records = decision.records
         if identity is not None and decision.then is None and is_done(command, decision.reply):
             records = (*records, outcome_of(image, identity, decision.reply, self._outcomes_max))
+        if decision.transaction:
+            records = self._marked(decision, records)
         prepared = self._staged(decision, records) if records else Prepared(decision)
         end = self._log.end if prepared.batch is None else prepared.batch.end_offset
-        return Decided(decision.answer(end), decision.then, decision.story(end), prepared)
+        # A repeated request is answered with the offset after its outcome, and EndTransaction follows the outcome.
+        seen_from = end - 1 if decision.transaction else end
+        return Decided(decision.answer(seen_from), decision.then, decision.story(end), prepared)
+
+    def _marked(self, decision: Decision, records: Sequence[MetadataRecord]) -> tuple[MetadataRecord, ...]:
+        """The records of a slice, with the markers of its transaction: one before the first slice, one after the last."""
+        begin = () if self._state.transaction else (BeginTransaction(decision.transaction),)
+        end = () if decision.then else (EndTransaction(),)
+        return (*begin, *records, *end)
 
     def _staged(self, decision: Decision, records: Sequence[MetadataRecord]) -> Prepared:
         """Raises LogFormatError: the records do not fit the image (InvalidRecord), or no batch (BatchTooLarge)."""
-        delta = self._state.stage(records, self._log.end)
-        return Prepared(decision, delta, self._proposals.seal(records))
+        staged = self._state.stage(records, self._log.end)
+        return Prepared(decision, staged, self._proposals.seal(records))
 
     def _write(self, prepared: Prepared) -> None:
         """Appends the batch, if any. Raises Refused: the disk has no room, and the node resigns in this turn."""
         if prepared.batch is not None:
             self._proposals.append(prepared.batch)
-            self._state.propose(prepared.delta, prepared.batch)
+            self._state.propose(prepared.staged, prepared.batch)

@@ -13,6 +13,16 @@ A node applies only up to min(high watermark, own flushed end). Otherwise a node
 in a power cut, and be unable to rebuild the state.
 
 On followers the committed image follows the log (`metadata_log.image.replay`).
+
+*A metadata transaction* (KIP-868) is open from its BeginTransaction to its EndTransaction or AbortTransaction. Meanwhile the
+committed image stays the image before the transaction. The proposed image has the records of the transaction, because the next
+slice builds on them. Example on controller 1, which has applied 40 records:
+    1. the batches [40, 1040) and [1040, 2041) are one transaction. Controller 1 appends the first batch: `committed` is the image
+       at 40, `proposed` is the image at 1040;
+    2. the first batch is committed: `applied` is 1040, and `committed` is the image at 40 still;
+    3. the second batch is appended and committed: `committed` is the image at 2041;
+    4. if controller 1 had lost the leadership after step 2, controller 1 would follow the log inside the transaction;
+    5. the next active controller 2 begins with an AbortTransaction at 1040: the proposed image is the image at 40 again.
 """
 
 from collections import deque
@@ -21,10 +31,12 @@ from typing import NamedTuple
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.ids import Offset, OffsetAndEpoch
-from metadata_log.format.records import MetadataRecord
+from metadata_log.format.records import AbortTransaction, BeginTransaction, EndTransaction, MetadataRecord
+from metadata_log.format.records.transactions import TRANSACTION_MARKERS
+from metadata_log.image.changes import Changes
 from metadata_log.image.delta import MetadataDelta
-from metadata_log.image.metadata_image import MetadataImage, Provenance
-from metadata_log.image.replay import Replay, ReplayStopped
+from metadata_log.image.metadata_image import MetadataImage, Provenance, evolved
+from metadata_log.image.replay import OpenTransaction, Replay, ReplayStopped
 from metadata_log.store.log_view import LogView
 from quorum.runtime.image.digests import Digests
 
@@ -39,11 +51,26 @@ class Mark(NamedTuple):
     image: MetadataImage
 
 
+class Staged(NamedTuple):
+    """The change that the records of one batch would make."""
+
+    delta: MetadataDelta
+    begins: str = ""
+    """The name of the transaction that the batch begins; empty: it begins none."""
+    ends: bool = False
+    """The batch ends the open transaction."""
+    aborts: bool = False
+    """The batch aborts the open transaction."""
+
+
 class _Proposal(NamedTuple):
-    end: OffsetAndEpoch
+    end: Provenance
     image: MetadataImage
+    """The committed image once the batch is committed: inside a transaction the image before the transaction."""
     is_mark: bool
     record_bytes: int
+    transaction: OpenTransaction | None = None
+    """The transaction that is open at the end of the batch."""
 
 
 class StateMachine:
@@ -77,7 +104,22 @@ class StateMachine:
     def proposed(self) -> MetadataImage:
         """The image that the controller decides by. Only while proposing."""
         assert self._proposing
-        return self._proposals[-1].image if self._proposals else self.committed
+        image, transaction = self._newest
+        return image if transaction is None else transaction.image
+
+    @property
+    def transaction(self) -> str | None:
+        """The name of the transaction that is open at the end of all appended records. Only while proposing."""
+        transaction = self._newest[1]
+        return None if transaction is None else transaction.name
+
+    @property
+    def _newest(self) -> tuple[MetadataImage, OpenTransaction | None]:
+        """The newest image outside of a transaction, and the transaction that is open now."""
+        if not self._proposals:
+            return self._replay.image, self._replay.open
+        newest = self._proposals[-1]
+        return newest.image, newest.transaction
 
     def load(self, image: MetadataImage) -> None:
         """Replaces the committed image by `image`, at the start or after a snapshot was installed."""
@@ -103,23 +145,39 @@ class StateMachine:
         self._proposing = False
         self._proposals.clear()
 
-    def stage(self, records: Sequence[MetadataRecord], base_offset: Offset) -> MetadataDelta:
-        """The change that `records` would make to the proposed image.
+    def stage(self, records: Sequence[MetadataRecord], base_offset: Offset) -> Staged:
+        """The change that `records` would make to the proposed image. A BeginTransaction is the first of the records, an
+        EndTransaction the last; an AbortTransaction is alone.
 
         Raises:
             InvalidRecord: the records don't fit; the state machine has not changed.
         """
+        first, last = records[0], records[-1]
+        begins = first.name if isinstance(first, BeginTransaction) else ""
+        is_over = isinstance(last, EndTransaction | AbortTransaction)
+        assert not (begins and self.transaction), f"{first} inside of {self.transaction}"
+        assert begins or self.transaction or not is_over, f"{last} without a transaction"
         delta = MetadataDelta(self.proposed)
         for offset, record in enumerate(records, base_offset):
-            delta.replay(record, offset)
-        return delta
+            if type(record) not in TRANSACTION_MARKERS:
+                delta.replay(record, offset)
+        return Staged(delta, begins, isinstance(last, EndTransaction), isinstance(last, AbortTransaction))
 
-    def propose(self, delta: MetadataDelta | None, batch: Batch, *, is_mark: bool = False) -> None:
-        """Takes a batch that has just been appended. `delta` is its change; None: a control batch, without a change."""
+    def propose(self, staged: Staged | None, batch: Batch, *, is_mark: bool = False) -> None:
+        """Takes a batch that has just been appended. `staged` is its change; None: a control batch, without a change."""
         provenance = Provenance(batch.end_offset, batch.epoch, batch.last_timestamp_ms)
-        staged = delta if delta is not None else MetadataDelta(self.proposed)
         record_bytes = 0 if batch.is_control else len(batch.data)
-        self._proposals.append(_Proposal(batch.end, staged.finish(provenance), is_mark, record_bytes))
+        image, transaction = self._newest
+        if staged is not None and staged.begins:
+            transaction = OpenTransaction(staged.begins, image, Changes())
+        if transaction is None or (staged is not None and staged.ends):
+            image = staged.delta.finish(provenance) if staged else evolved(image, {"provenance": provenance})
+            transaction = None
+        elif staged is not None and staged.aborts:
+            image, transaction = evolved(image, {"provenance": provenance}), None
+        elif staged is not None:
+            transaction = transaction._replace(image=staged.delta.finish(provenance))
+        self._proposals.append(_Proposal(provenance, image, is_mark, record_bytes, transaction))
 
     def apply(self, log: LogView, until: Offset) -> list[Mark]:
         """Moves the committed image towards `until`, by a slice at most, and returns the marks passed on the way."""
@@ -129,16 +187,16 @@ class StateMachine:
 
     def _adopt(self, until: Offset) -> list[Mark]:
         marks: list[Mark] = []
-        newest: MetadataImage | None = None
+        newest: _Proposal | None = None
         while self._proposals and self._proposals[0].end.offset <= until:
-            end, newest, is_mark, record_bytes = self._proposals.popleft()
-            self.digests.note(end.offset, newest.digest_bytes)
-            self.bytes_since_mark += record_bytes
-            if is_mark:
-                marks.append(self._pass_mark(end, newest))
+            newest = self._proposals.popleft()
+            self.digests.note(newest.end.offset, newest.image.digest_bytes)
+            self.bytes_since_mark += newest.record_bytes
+            if newest.is_mark:
+                marks.append(self._pass_mark(newest.end.end, newest.image))
         if newest is not None:
-            self._replay.adopt(newest)
-            self.applied = self._replay.end.offset
+            self._replay.adopt(newest.image, newest.end, newest.transaction)
+            self.applied = newest.end.offset
         return marks
 
     def _follow(self, log: LogView, until: Offset) -> list[Mark]:

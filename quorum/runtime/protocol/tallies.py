@@ -35,6 +35,10 @@ class Tallies:
         """Committed happenings that the node has decided, by kind. Each kind is shown from the start, because Prometheus'
         `increase` does not see the first value of a series."""
 
+        self.transactions = Counter("begun", "ended", "aborted")
+        """Metadata transactions that the node has begun, ended and aborted as active controller, as appended to its log. A node
+        also aborts the open transaction of an earlier leader."""
+
     def count_transition(self, change: Transition) -> None:
         """Counts a change of role that is part of an election."""
         if change.role is Role.CANDIDATE:

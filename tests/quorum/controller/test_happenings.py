@@ -28,6 +28,7 @@ from quorum.controller.protocol.commands import (
     ConfigOperationKind,
     ContinueFencing,
     ContinueShutdown,
+    ContinueTopics,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
@@ -320,8 +321,8 @@ def test_controllers_and_features_are_told_once() -> None:
 
 
 TELLING: Final = {
-    CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, BootstrapFeatures, RegisterBrokerCommand, BrokerContact,
-    FenceExpiredBrokers, FenceBroker, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
+    CreateTopics, CreatePartitions, ContinueTopics, DeleteTopics, AlterConfigs, BootstrapFeatures, RegisterBrokerCommand,
+    BrokerContact, FenceExpiredBrokers, FenceBroker, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
     RegisterControllerCommand, AlterPartition, ElectLeaders, BalanceLeaders, AlterPartitionReassignments,
 }  # fmt: skip
 """Commands whose records are told: `test_any_command` holds all of them to it."""

@@ -208,8 +208,9 @@ def test_names_that_collide_within_a_request(cluster: Cluster) -> None:
     assert [result.error for result in reply.results] == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
-def test_too_many_partitions_for_one_request(cluster: Cluster) -> None:
+def test_too_many_partitions_for_one_request_at_the_first_level() -> None:
     """The limit is 10,000 over all topics, and the text says so; partitions, topics and configs share one batch."""
+    cluster = Cluster(3, config=ControllerConfig(bootstrap_metadata_version=1))
     with pytest.raises(ControllerError) as refused:
         create(cluster, NewTopic("big", 20_000, 1))
     assert refused.value.code is ErrorCode.POLICY_VIOLATION

@@ -22,9 +22,11 @@ from quorum.controller.protocol.commands import (
     NewTopic,
     RegisterBrokerReply,
 )
+from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.inputs import ShutDown
+from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import MetadataFetch, Refused
 from quorum.runtime.protocol.world import Answer, BrokerFetch, ReplyTo, Submission
 from tests.quorum.controller.cluster import incarnation, registration
@@ -32,8 +34,8 @@ from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 from tests.sim.world.disk import MemoryDirectory
 
 
-def started(disk: MemoryDirectory | None = None) -> LoneNode:
-    lone = LoneNode(disk or formatted_disk(voters_of([1])))
+def started(disk: MemoryDirectory | None = None, config: NodeConfig | None = None) -> LoneNode:
+    lone = LoneNode(disk or formatted_disk(voters_of([1])), config)
     lone.run_until_idle()
     return lone
 
@@ -230,8 +232,9 @@ def test_a_last_step_that_writes_nothing_is_no_decision_that_wrote_nothing(monke
 
 @pytest.mark.parametrize("command", ["one topic", "a thousand topics", "one topic that grows"])
 def test_a_request_for_exactly_as_many_partitions_as_are_allowed_is_done_and_remembered(command: str) -> None:
-    """10,000 partitions, their topics and the outcome of the request stand in one batch; a repetition is told the same."""
-    lone = started()
+    """At level 1, 10,000 partitions, their topics and the outcome of the request stand in one batch; a repetition is told the
+    same."""
+    lone = started(config=NodeConfig(controller=ControllerConfig(bootstrap_metadata_version=1)))
     limit = lone.config.controller.partitions_per_request_max
     unfenced(lone, 7)
     asked: Command

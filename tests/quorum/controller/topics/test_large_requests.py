@@ -1,0 +1,128 @@
+"""Requests about topics that are too large for one batch: decided slice by slice, as one transaction."""
+
+from dataclasses import replace
+
+import pytest
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import MetadataRecord, Partition, Topic
+from quorum.controller.controller import ControllerConfig, ControllerError
+from quorum.controller.protocol.commands import (
+    Command,
+    CreatePartitions,
+    CreatePartitionsReply,
+    CreateTopics,
+    CreateTopicsReply,
+    NewPartitions,
+    NewTopic,
+)
+from quorum.controller.protocol.decision import Decision
+from tests.quorum.controller.cluster import Cluster
+
+SLICE = 40
+
+
+def of_slices(config: ControllerConfig | None = None) -> Cluster:
+    return Cluster(5, racks=2, config=(config or ControllerConfig())._replace(transaction_slice_records=SLICE))
+
+
+def decisions(cluster: Cluster, command: Command) -> list[Decision]:
+    """The decisions to which the command leads, each folded into the image."""
+    following: Command | None = command
+    found = []
+    while following is not None:
+        decision = cluster.controller.decide(cluster.image, following, cluster.now_ms)
+        cluster.fold(decision)
+        found.append(decision)
+        following = decision.then
+    return found
+
+
+def records_of(found: list[Decision]) -> list[MetadataRecord]:
+    return [record for decision in found for record in decision.records]
+
+
+LARGE = CreateTopics(
+    (
+        NewTopic("a", 600, 3, configs=(("retention.ms", "1"),)),
+        NewTopic("bad", 0, 3),
+        NewTopic("b", 7, 2),
+        NewTopic("twice", 1, 1),
+        NewTopic("twice", 1, 1),
+        NewTopic("a.b", 1, 1),
+        NewTopic("a_b", 1, 1),
+        NewTopic("c", assignment=tuple((number % 5, (number + 1) % 5) for number in range(301))),
+        NewTopic("wrong", assignment=(*((0, 1) for _ in range(260)), (0, 9))),
+    )
+)
+
+
+def test_a_large_request_leads_to_the_records_of_a_small_one() -> None:
+    """The division into slices changes neither the placement, nor an id, nor a result."""
+    whole, sliced = of_slices(ControllerConfig(bootstrap_metadata_version=1)), of_slices()
+    (one,), many = decisions(whole, LARGE), decisions(sliced, LARGE)
+
+    assert len(many) > 3
+    assert one.transaction == "" and {each.transaction for each in many} == {"CreateTopics"}
+    assert records_of(many) == list(one.records)
+    assert many[-1].reply == one.reply
+    assert isinstance(one.reply, CreateTopicsReply)
+    assert [result.name for result in one.reply.results if not result.error] == ["a", "b", "a.b", "c"]
+    assert "partition 260" in one.reply.results[-1].message
+    assert [topic.digest for topic in sliced.image.topics()] == [topic.digest for topic in whole.image.topics()]
+
+
+def test_a_slice_is_little_work() -> None:
+    """No slice has more records than its size and those of one piece; only the last one tells the story and has the results."""
+    many = decisions(of_slices(), LARGE)
+
+    assert max(len(each.records) for each in many) < 2 * SLICE + 5
+    assert [bool(each.happenings) for each in many] == [False] * (len(many) - 1) + [True]
+    assert many[-1].happenings[0].partitions == 909  # type: ignore[union-attr]
+
+
+def test_topics_grow_in_slices_too() -> None:
+    """The new partitions follow the old ones, and the other topics have their own results."""
+    cluster = of_slices()
+    cluster.create("a", 3)
+    many = decisions(cluster, CreatePartitions((NewPartitions("a", 1_000), NewPartitions("none", 5))))
+
+    assert {each.transaction for each in many} == {"CreatePartitions"}
+    assert [record.partition for record in records_of(many) if isinstance(record, Partition)] == [*range(3, 1_000)]
+    reply = many[-1].reply
+    assert isinstance(reply, CreatePartitionsReply)
+    assert [result.error for result in reply.results] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert many[-1].happenings[0].partitions == 997  # type: ignore[union-attr]
+
+
+def test_a_large_validation_writes_nothing() -> None:
+    """It is no transaction, so other requests are decided between its slices."""
+    many = decisions(of_slices(), replace(LARGE, validate_only=True))
+
+    assert records_of(many) == []
+    assert {each.transaction for each in many} == {""}
+    assert many[-1].happenings == ()
+
+
+def test_the_size_of_a_transaction_is_bounded() -> None:
+    """Partitions have their own bound, which the text names; records of topics and configs count besides."""
+    cluster = of_slices(ControllerConfig(partitions_per_transaction_max=1_000, transaction_records_max=1_010))
+    with pytest.raises(ControllerError) as refused:
+        cluster.run(CreateTopics((NewTopic("a", 1_001, 1),)))
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    assert refused.value.message == (
+        "the request asks for 1,001 partitions; at most 1,000 are allowed in one request; nothing was done"
+    )
+    with pytest.raises(ControllerError) as refused:
+        cluster.run(CreateTopics(tuple(NewTopic(f"t{number}", 20, 1) for number in range(49))))
+    assert "it is one atomic transaction, which holds at most 1,010" in refused.value.message
+    cluster.run(CreateTopics((NewTopic("a", 1_000, 1),)))
+    assert cluster.image.partition_count == 1_000
+
+
+def test_the_first_level_has_no_transactions() -> None:
+    """A node of that level could read them, but an older controller could not continue: a request is one batch."""
+    cluster = of_slices(ControllerConfig(bootstrap_metadata_version=1))
+    (one,) = decisions(cluster, LARGE)
+    assert one.transaction == ""
+    assert sum(isinstance(record, Topic) for record in one.records) == 4
