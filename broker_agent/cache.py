@@ -93,6 +93,10 @@ class MetadataView:
         """The end of the view: it has applied every record below this offset."""
         return self.image.offset
 
+    def features(self) -> dict[str, int]:
+        """The level of each feature on which the cluster has agreed. A feature that is off is not there."""
+        return dict(self.image.features.items())
+
     # --- topics and partitions ---------------------------------------------------------------------------------------
 
     def contains(self, topic: str, partition: int | None = None) -> bool:

@@ -63,6 +63,13 @@ BROKER_METRICS: Final[tuple[Metric[BrokerReading], ...]] = (
         lambda of: of.agent.cache.current.offset,
     ),
     _Row(
+        "feature_level",
+        Kind.GAUGE,
+        "Level of each feature in this broker's image, for example of metadata.version.",
+        lambda of: {(name,): level for name, level in of.agent.cache.current.features().items()},
+        ("feature",),
+    ),
+    _Row(
         "high_watermark",
         Kind.GAUGE,
         "Offset below which every record is committed, as far as this broker knows.",

@@ -229,6 +229,27 @@ class AdminClient(Calls):
             for reassignment in page.reassignments:
                 yield reassignment
 
+    # --- features --------------------------------------------------------------------------------------------------
+
+    async def describe_features(self) -> admin_pb2.DescribeFeaturesResponse:
+        """Returns for each feature what the release supports, and the cluster's level; and the registered controllers."""
+        return await self.call(admin_pb2.DescribeFeaturesRequest(), admin_pb2.DescribeFeaturesResponse)
+
+    async def update_features(
+        self, levels: Mapping[str, int], *, downgrade: bool = False, validate_only: bool = False
+    ) -> admin_pb2.UpdateFeaturesResponse:
+        """Raises features to these levels, all or none; with `downgrade` lowers them. Level 0 turns a feature off."""
+        types = admin_pb2.FeatureUpdate
+        direction = types.SAFE_DOWNGRADE if downgrade else types.UPGRADE
+        request = admin_pb2.UpdateFeaturesRequest(
+            updates=[
+                admin_pb2.FeatureUpdate(name=name, level=level, upgrade_type=direction)
+                for name, level in levels.items()
+            ],
+            validate_only=validate_only,
+        )
+        return await self.call(request, admin_pb2.UpdateFeaturesResponse)
+
     # --- brokers ---------------------------------------------------------------------------------------------------
 
     async def list_brokers(self, page_size: int = 0, page_token: bytes = b"") -> admin_pb2.ListBrokersResponse:

@@ -16,6 +16,7 @@ _COMMANDS = {
     "cluster": "quorum.cli.commands.cluster:cluster",
     "configs": "quorum.cli.commands.configs:configs",
     "dev": "quorum.cli.commands.dev:dev",
+    "features": "quorum.cli.commands.features:features",
     "health": "quorum.cli.commands.health:health",
     "leaders": "quorum.cli.commands.leaders:leaders",
     "log": "quorum.cli.commands.log:log",

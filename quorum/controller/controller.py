@@ -30,6 +30,7 @@ from quorum.controller.brokers.producer_ids import allocate_producer_ids
 from quorum.controller.brokers.sessions import UNKNOWN_OFFSET
 from quorum.controller.features.bootstrap import bootstrap_features
 from quorum.controller.features.controllers import register_controller
+from quorum.controller.features.updates import update_features
 from quorum.controller.partitions.alter_partition import alter_partitions
 from quorum.controller.partitions.balancing import Balancing
 from quorum.controller.partitions.elections import elect_leaders
@@ -57,6 +58,7 @@ from quorum.controller.protocol.commands import (
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders
+from quorum.controller.protocol.feature_commands import UpdateFeatures
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments
 from quorum.controller.topics.configs import alter_configs
 from quorum.controller.topics.topic_commands import Topics
@@ -81,6 +83,7 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     AlterPartitionReassignments,
     AllocateProducerIds,
     BootstrapFeatures,
+    UpdateFeatures,
     RegisterControllerCommand,
 )
 """Commands that cannot leave the controller's soft state half changed, even if an exception ends the decision: they change only
@@ -178,6 +181,8 @@ class Controller:
                 return brokers.elect_leaderless(image, command, now_ms)
             case BootstrapFeatures():
                 return bootstrap_features(image, command)
+            case UpdateFeatures():
+                return update_features(image, command, self.config.slice_partitions_max)
             case RegisterControllerCommand():
                 return register_controller(image, command)
             case _:

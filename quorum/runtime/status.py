@@ -42,6 +42,7 @@ def node_status(node: Node, now_ms: int, outside: tuple[Problem, ...] = ()) -> N
         problems=(*problems_of(node, now_ms), *outside),
         no_leader_reason=followed.reason,
         no_leader_for_ms=None if followed.leader_id is not None else max(0, now_ms - followed.since_ms),
+        features=tuple(node.state.committed.features.items()),
         failed_decisions=node.active.accidents.count,
     )
 

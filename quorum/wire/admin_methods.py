@@ -24,6 +24,7 @@ from quorum.core.protocol.messages import QuorumChangeRequest, QuorumChangeRespo
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import ReadView, Refused
 from quorum.wire.convert import convert_admin as convert
+from quorum.wire.convert import convert_features as features
 from quorum.wire.convert import convert_membership as membership
 from quorum.wire.convert import convert_reads as reads
 from quorum.wire.convert import convert_reassignments as moves
@@ -234,6 +235,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Submitted("IncrementalAlterConfigs", convert.from_alter_configs, convert.to_alter_configs_response),
     Submitted("ElectLeaders", convert.from_elect_leaders, convert.to_elect_leaders_response),
     Submitted("AlterPartitionReassignments", moves.from_alter_reassignments, moves.to_alter_reassignments_response),
+    Submitted("UpdateFeatures", features.from_update_features, features.to_update_features_response),
     Submitted("FenceBroker", lambda request: FenceBroker(request.broker_id), convert.to_mutation_response),
     Submitted("UnregisterBroker", lambda request: UnregisterBroker(request.broker_id), convert.to_mutation_response),
     Viewed("ListTopics", _list_topics),
@@ -245,6 +247,7 @@ ROWS: Final[tuple[Row, ...]] = (
     ),
     Viewed("DescribeConfigs", _describe_configs),
     Viewed("ListPartitionReassignments", _list_reassignments),
+    Viewed("DescribeFeatures", features.describe_features),
     Counted("ListBrokers", _count_partitions, _list_brokers),
     Counted(
         "DescribePartitionHealth",

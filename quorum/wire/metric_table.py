@@ -137,6 +137,15 @@ QUORUM_ROWS: Final = (
         lambda of: of.status.high_watermark,
     ),
 )
+FEATURE_ROWS: Final = (
+    _Row(
+        "feature_level",
+        Kind.GAUGE,
+        "Level of each feature in this node's image, for example of metadata.version.",
+        lambda of: {(name,): level for name, level in of.status.features},
+        ("feature",),
+    ),
+)
 PROBLEM_ROWS: Final = (
     _Row(
         "problem",
@@ -311,6 +320,7 @@ HAPPENING_ROWS: Final = (
 CONTROLLER_METRICS: Final[tuple[Metric[ControllerReading], ...]] = (
     *QUORUM_ROWS,
     *CLUSTER_ROWS,
+    *FEATURE_ROWS,
     *PROBLEM_ROWS,
     *LOG_ROWS,
     *DISK_ROWS,

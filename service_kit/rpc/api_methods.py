@@ -42,6 +42,8 @@ ADMIN: Final[Mapping[str, Kind]] = {
     "ElectLeaders": Kind.CHANGE_ONCE,
     "AlterPartitionReassignments": Kind.CHANGE_ONCE,
     "ListPartitionReassignments": Kind.READ,
+    "DescribeFeatures": Kind.READ,
+    "UpdateFeatures": Kind.CHANGE_ONCE,
     "ListBrokers": Kind.READ,
     "FenceBroker": Kind.CHANGE_ONCE,
     "UnregisterBroker": Kind.CHANGE_ONCE,

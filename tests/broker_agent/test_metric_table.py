@@ -20,7 +20,7 @@ def agent() -> Any:
         leases_lapsed=1,
         stores_dropped=0,
         snapshots_loaded=2,
-        cache=SimpleNamespace(current=SimpleNamespace(offset=40)),
+        cache=SimpleNamespace(current=SimpleNamespace(offset=40, features=lambda: {"metadata.version": 2})),
         high_watermark=47,
     )
 
@@ -38,6 +38,7 @@ def test_the_page_shows_every_row_and_nothing_else() -> None:
     assert shown == [(row.full_name, row.kind.value) for row in BROKER_METRICS]
     assert all(f"# HELP {row.full_name} {row.help}\n" in text for row in BROKER_METRICS)
     assert "\nmetaquorum_metadata_lag_offsets 7.0\n" in text
+    assert '\nmetaquorum_feature_level{feature="metadata.version"} 2.0\n' in text
 
 
 def test_the_names_are_as_prometheus_wants_them() -> None:

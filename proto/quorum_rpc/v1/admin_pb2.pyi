@@ -563,6 +563,94 @@ class ListPartitionReassignmentsResponse(_message.Message):
     local: LocalView
     def __init__(self, as_of_offset: _Optional[int] = ..., reassignments: _Optional[_Iterable[_Union[OngoingReassignment, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
+class DescribeFeaturesRequest(_message.Message):
+    __slots__ = ("context",)
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ...) -> None: ...
+
+class DescribedFeature(_message.Message):
+    __slots__ = ("name", "supported_min_level", "supported_max_level", "finalized_level", "in_the_way")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTED_MIN_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTED_MAX_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    FINALIZED_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    IN_THE_WAY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    supported_min_level: int
+    supported_max_level: int
+    finalized_level: int
+    in_the_way: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., supported_min_level: _Optional[int] = ..., supported_max_level: _Optional[int] = ..., finalized_level: _Optional[int] = ..., in_the_way: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RegisteredController(_message.Message):
+    __slots__ = ("controller", "endpoints", "features")
+    CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    controller: _common_pb2.ReplicaKey
+    endpoints: _containers.RepeatedCompositeFieldContainer[_common_pb2.Endpoint]
+    features: _containers.RepeatedCompositeFieldContainer[_common_pb2.FeatureRange]
+    def __init__(self, controller: _Optional[_Union[_common_pb2.ReplicaKey, _Mapping]] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_common_pb2.FeatureRange, _Mapping]]] = ...) -> None: ...
+
+class DescribeFeaturesResponse(_message.Message):
+    __slots__ = ("as_of_offset", "features", "controllers", "local")
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLERS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    as_of_offset: int
+    features: _containers.RepeatedCompositeFieldContainer[DescribedFeature]
+    controllers: _containers.RepeatedCompositeFieldContainer[RegisteredController]
+    local: LocalView
+    def __init__(self, as_of_offset: _Optional[int] = ..., features: _Optional[_Iterable[_Union[DescribedFeature, _Mapping]]] = ..., controllers: _Optional[_Iterable[_Union[RegisteredController, _Mapping]]] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
+
+class FeatureUpdate(_message.Message):
+    __slots__ = ("name", "level", "upgrade_type")
+    class UpgradeType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UPGRADE_TYPE_UNSPECIFIED: _ClassVar[FeatureUpdate.UpgradeType]
+        UPGRADE: _ClassVar[FeatureUpdate.UpgradeType]
+        SAFE_DOWNGRADE: _ClassVar[FeatureUpdate.UpgradeType]
+        UNSAFE_DOWNGRADE: _ClassVar[FeatureUpdate.UpgradeType]
+    UPGRADE_TYPE_UNSPECIFIED: FeatureUpdate.UpgradeType
+    UPGRADE: FeatureUpdate.UpgradeType
+    SAFE_DOWNGRADE: FeatureUpdate.UpgradeType
+    UNSAFE_DOWNGRADE: FeatureUpdate.UpgradeType
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    UPGRADE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    level: int
+    upgrade_type: FeatureUpdate.UpgradeType
+    def __init__(self, name: _Optional[str] = ..., level: _Optional[int] = ..., upgrade_type: _Optional[_Union[FeatureUpdate.UpgradeType, str]] = ...) -> None: ...
+
+class UpdateFeaturesRequest(_message.Message):
+    __slots__ = ("context", "updates", "validate_only")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    updates: _containers.RepeatedCompositeFieldContainer[FeatureUpdate]
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., updates: _Optional[_Iterable[_Union[FeatureUpdate, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class FeatureResult(_message.Message):
+    __slots__ = ("name", "level")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    level: int
+    def __init__(self, name: _Optional[str] = ..., level: _Optional[int] = ...) -> None: ...
+
+class UpdateFeaturesResponse(_message.Message):
+    __slots__ = ("offset", "results")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    results: _containers.RepeatedCompositeFieldContainer[FeatureResult]
+    def __init__(self, offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[FeatureResult, _Mapping]]] = ...) -> None: ...
+
 class DescribePartitionHealthRequest(_message.Message):
     __slots__ = ("context", "limit")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]

@@ -110,6 +110,16 @@ class AdminServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ListPartitionReassignmentsRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.ListPartitionReassignmentsResponse.FromString,
                 _registered_method=True)
+        self.DescribeFeatures = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/DescribeFeatures',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeFeaturesRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeFeaturesResponse.FromString,
+                _registered_method=True)
+        self.UpdateFeatures = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/UpdateFeatures',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.FromString,
+                _registered_method=True)
         self.ListBrokers = channel.unary_unary(
                 '/quorum_rpc.v1.AdminService/ListBrokers',
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ListBrokersRequest.SerializeToString,
@@ -293,6 +303,23 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeFeatures(self, request, context):
+        """Tells for each feature which levels this release supports, the cluster's level, and the brokers that do not support
+        the highest level.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateFeatures(self, request, context):
+        """Raises or lowers levels of features: all updates of the request, or none. Errors: INVALID_UPDATE_VERSION (a node
+        does not support the level, another feature lacks a level, or the direction is not allowed), FEATURE_UPDATE_FAILED
+        (something in the metadata needs the present level).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListBrokers(self, request, context):
         """Lists all registered brokers by id, in pages.
         """
@@ -463,6 +490,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListPartitionReassignments,
                     request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.ListPartitionReassignmentsRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ListPartitionReassignmentsResponse.SerializeToString,
+            ),
+            'DescribeFeatures': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeFeatures,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeFeaturesRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeFeaturesResponse.SerializeToString,
+            ),
+            'UpdateFeatures': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateFeatures,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.SerializeToString,
             ),
             'ListBrokers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListBrokers,
@@ -831,6 +868,60 @@ class AdminService(object):
             '/quorum_rpc.v1.AdminService/ListPartitionReassignments',
             quorum__rpc_dot_v1_dot_admin__pb2.ListPartitionReassignmentsRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_admin__pb2.ListPartitionReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeFeatures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/DescribeFeatures',
+            quorum__rpc_dot_v1_dot_admin__pb2.DescribeFeaturesRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.DescribeFeaturesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateFeatures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/UpdateFeatures',
+            quorum__rpc_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.FromString,
             options,
             channel_credentials,
             insecure,

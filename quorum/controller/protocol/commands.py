@@ -26,6 +26,7 @@ from quorum.controller.protocol.election_commands import (
     ElectLeaders,
     ElectLeadersReply,
 )
+from quorum.controller.protocol.feature_commands import UpdateFeatures, UpdateFeaturesReply
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
@@ -418,6 +419,7 @@ Command: TypeAlias = (
     | ElectLeaders
     | AlterPartitionReassignments
     | BalanceLeaders
+    | UpdateFeatures
 )
 
 CommandReply: TypeAlias = (
@@ -436,4 +438,5 @@ CommandReply: TypeAlias = (
     | AlterPartitionReply
     | ElectLeadersReply
     | AlterPartitionReassignmentsReply
+    | UpdateFeaturesReply
 )

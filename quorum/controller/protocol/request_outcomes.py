@@ -53,6 +53,7 @@ from quorum.controller.protocol.election_commands import (
     ElectLeaders,
     ElectLeadersReply,
 )
+from quorum.controller.protocol.feature_commands import FeatureResult, UpdateFeatures, UpdateFeaturesReply
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
@@ -75,7 +76,7 @@ class RequestIdentity(NamedTuple):
 
 _ROWS: Final = {
     result: attrgetter(*(each.name for each in fields(result)))
-    for result in (TopicResult, ConfigResult, ElectionResult, ReassignmentResult)
+    for result in (TopicResult, ConfigResult, ElectionResult, ReassignmentResult, FeatureResult)
 }
 """Functions that make plain rows of the results inside a reply."""
 
@@ -150,6 +151,8 @@ def recalled(command: Command, outcome: RequestOutcome) -> CommandReply:
             return ElectLeadersReply(offset, _unpacked(outcome, ElectionResult))
         case AlterPartitionReassignments():
             return AlterPartitionReassignmentsReply(offset, _unpacked(outcome, ReassignmentResult))
+        case UpdateFeatures():
+            return UpdateFeaturesReply(offset, _unpacked(outcome, FeatureResult))
         case FenceBroker():
             return FenceBrokerReply(offset, command.broker_id)
         case UnregisterBroker():

@@ -25,6 +25,7 @@ Example with controllers 1, 2 and 3, leader 1:
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
 from metadata_log.format.batch import Batch
@@ -40,6 +41,7 @@ from metadata_log.format.records import (
 from quorum.controller.controller import DECIDED_BY_IMAGE_ALONE, Controller
 from quorum.controller.protocol.commands import BrokerContact, Command, CommandReply, RegisterBrokerCommand
 from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.feature_commands import UpdateFeatures
 from quorum.controller.protocol.happenings import Happening
 from quorum.controller.protocol.request_outcomes import (
     RequestIdentity,
@@ -170,6 +172,7 @@ class Deciding:
         self._controller = controller
         self._outcomes_max = parts.config.controller.request_outcomes_max
         self._log, self._state, self._time = parts.log, parts.state, parts.time
+        self._core = parts.core
         self._proposals = proposals
         self._story = story
 
@@ -261,6 +264,8 @@ class Deciding:
 
     def _prepare(self, command: Command, now_ms: int, identity: RequestIdentity | None) -> Decided:
         image = self._state.proposed
+        if isinstance(command, UpdateFeatures):
+            command = replace(command, voters=tuple(sorted(self._core.voters.keys)))
         decision = self._controller.decide(image, command, now_ms, self._time.wall_ms)
         records = decision.records
         if identity is not None and decision.then is None and is_done(command, decision.reply):

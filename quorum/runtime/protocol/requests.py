@@ -187,5 +187,7 @@ class NodeStatus:
     """The reason why the node follows no leader now; empty if the node follows a leader."""
     no_leader_for_ms: int | None = None
     """Milliseconds since the node last heard a leader, or since the node started; None while the node follows a leader."""
+    features: tuple[tuple[str, int], ...] = ()
+    """The levels of features in the image that the node has applied."""
     failed_decisions: int = 0
     """How many decisions of this process ended by an internal error; each request was refused, and each error logged."""

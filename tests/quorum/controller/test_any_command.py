@@ -20,6 +20,7 @@ from metadata_log.format.errors import BatchTooLarge
 from metadata_log.format.ids import NODE_ID_MAX
 from metadata_log.format.records import (
     BROKER_RESOURCE,
+    FEATURES,
     TOPIC_RESOURCE,
     Endpoint,
     FeatureRange,
@@ -57,6 +58,7 @@ from quorum.controller.protocol.commands import (
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
+from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.protocol.request_outcomes import RequestIdentity, outcome_of
 from quorum.controller.topics.config_keys import KEYS
@@ -159,6 +161,12 @@ VALUE: Final = st.one_of(
 ENDPOINT: Final = st.builds(Endpoint, ANY_TEXT, ANY_TEXT, st.one_of(st.just(9_092), ANY_NUMBER))
 GOOD_ENDPOINTS: Final = st.just((Endpoint("PLAINTEXT", "b", 9_092),))
 FEATURE: Final = st.builds(FeatureRange, ANY_TEXT, ANY_NUMBER, ANY_NUMBER)
+UPDATE: Final = st.builds(
+    FeatureUpdate,
+    st.one_of(st.sampled_from(sorted(FEATURES)), ANY_TEXT),
+    st.one_of(st.integers(0, 3), ANY_NUMBER),
+    st.sampled_from(UpgradeType),
+)
 GOOD_FEATURES: Final = st.just((FeatureRange("metadata.version", 1, 2),))
 LOG_DIRS: Final = st.one_of(
     st.integers(0, BROKERS).map(lambda broker_id: (bytes([200, *broker_id.to_bytes(4, "big"), *bytes(11)]),)),
@@ -255,6 +263,7 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
         st.builds(FenceExpiredBrokers),
         st.builds(BalanceLeaders),
         st.builds(BootstrapFeatures, COUNT),
+        st.builds(UpdateFeatures, some(UPDATE), st.booleans()),
     )  # fmt: skip
 
 
@@ -264,7 +273,7 @@ HAPPENINGS_MAX: Final = 4
 """A decision has no more: the first of `LogDirectoriesLost`, `BrokerFenced`, `ReplicasMoved`, `BrokerRegistered`."""
 CLIENTS: Final = (
     CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, ElectLeaders, AlterPartitionReassignments, FenceBroker,
-    UnregisterBroker,
+    UnregisterBroker, UpdateFeatures,
 )  # fmt: skip
 """Requests that may have an id."""
 

@@ -45,6 +45,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
+from quorum.controller.protocol.feature_commands import UpdateFeatures
 from quorum.controller.protocol.happenings import Happening, Registration, StateReason
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments
 from tests.quorum.controller.cluster import WALL_MS, Cluster, incarnation, registration
@@ -324,6 +325,7 @@ TELLING: Final = {
     CreateTopics, CreatePartitions, ContinueTopics, DeleteTopics, AlterConfigs, BootstrapFeatures, RegisterBrokerCommand,
     BrokerContact, FenceExpiredBrokers, FenceBroker, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
     RegisterControllerCommand, AlterPartition, ElectLeaders, BalanceLeaders, AlterPartitionReassignments,
+    UpdateFeatures,
 }  # fmt: skip
 """Commands whose records are told: `test_any_command` holds all of them to it."""
 SILENT: Final = {AllocateProducerIds}

@@ -5,6 +5,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ReplicaKey
 from metadata_log.format.records import SUPPORTED, Endpoint, FeatureRange, LeaderChange, RegisterController
 from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpdateFeaturesReply
 from quorum.core.protocol.inputs import Failure
 from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
@@ -15,7 +16,8 @@ from quorum.core.protocol.messages import (
 )
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.peer_answers import answered, unanswered
-from quorum.runtime.protocol.world import RaftRequest
+from quorum.runtime.protocol.requests import Refused
+from quorum.runtime.protocol.world import RaftRequest, Submission
 from tests.metadata_log.image.histories import LogWriter
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.world.disk import MemoryDirectory
@@ -113,3 +115,18 @@ def test_the_leader_takes_the_registrations_of_others() -> None:
         assert lone.answers[asked] == RegisterControllerResponse(error, lone.node.core.epoch, 1)
         assert lone.node.log.end == end + grows
     assert lone.node.state.committed.controllers[3] == RegisterController(3, directory_id(3), (HERE,), SUPPORTED)
+
+
+def test_a_level_rises_only_with_the_registrations_of_all_voters() -> None:
+    """The active controller asks for its own voter set, which no image knows."""
+    lone = alone(NodeConfig(controller=ControllerConfig(bootstrap_metadata_version=1), features=OLD))
+    up = UpdateFeatures((FeatureUpdate("metadata.version", 2),))
+    for features, end in ((OLD, Refused), (SUPPORTED, UpdateFeaturesReply)):
+        lone = alone(lone.config._replace(features=features), lone.disk)
+        asked = lone.new_reply_to()
+        lone.turn(Submission(up, asked, lone.now_ms + 1_000))
+        lone.run_until_idle()
+        answer = lone.answers[asked]
+        assert isinstance(answer, end), answer
+        assert not isinstance(answer, Refused) or "controller 1 supports 1 to 1" in answer.message
+    assert lone.node.state.committed.metadata_version == 2

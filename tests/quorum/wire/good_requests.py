@@ -136,6 +136,15 @@ def _operators() -> dict[str, Any]:
             ],
         ),
         "ListPartitionReassignments": admin_pb2.ListPartitionReassignmentsRequest(context=CONTEXT, page_size=10),
+        "DescribeFeatures": admin_pb2.DescribeFeaturesRequest(context=CONTEXT),
+        "UpdateFeatures": admin_pb2.UpdateFeaturesRequest(
+            context=CONTEXT,
+            updates=[
+                admin_pb2.FeatureUpdate(
+                    name="metadata.version", level=1, upgrade_type=admin_pb2.FeatureUpdate.SAFE_DOWNGRADE
+                )
+            ],
+        ),
         "FenceBroker": admin_pb2.FenceBrokerRequest(context=CONTEXT, broker_id=2),
         "UnregisterBroker": admin_pb2.UnregisterBrokerRequest(context=CONTEXT, broker_id=2),
         "DescribeQuorum": admin_pb2.DescribeQuorumRequest(context=CONTEXT),

@@ -21,6 +21,7 @@ NEED_A_STATE: Final = {
     "VoterService.RemoveVoter": {"BROKER_NOT_AVAILABLE"},
     "VoterService.UpdateVoter": {"BROKER_NOT_AVAILABLE"},
     "VoterService.RegisterController": {"BROKER_NOT_AVAILABLE"},
+    "AdminService.UpdateFeatures": {"FEATURE_UPDATE_FAILED"},
     "AdminService.DeleteTopics": {"POLICY_VIOLATION", "TOPIC_DELETION_DISABLED"},
     "AdminService.AlterPartitionReassignments": {
         "UNSUPPORTED_VERSION",

@@ -18,7 +18,15 @@ SERVICES = (
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
     client_pb2.DESCRIPTOR.services_by_name["ClusterMetadataService"],
 )
-SMALL = {"DescribeCluster", "DescribePartitionHealth", "DescribeQuorum", "CanRestart", "ListSnapshots", "BrokerStatus"}
+SMALL = {
+    "DescribeCluster",
+    "DescribeFeatures",
+    "DescribePartitionHealth",
+    "DescribeQuorum",
+    "CanRestart",
+    "ListSnapshots",
+    "BrokerStatus",
+}
 """The reads without pages, because the answer never exceeds 1,000 items in a list, or 1 MiB."""
 
 

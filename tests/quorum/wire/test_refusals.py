@@ -469,6 +469,20 @@ OPERATORS: Final = {
         *PAGES,
         of_operators("page_token", MetadataCursor(topic="orders", partition=-1).SerializeToString(), E.INVALID_REQUEST),
     ),
+    "DescribeFeatures": LEADERS,
+    "UpdateFeatures": (
+        *CHANGES,
+        of_operators("updates.0.upgrade_type", 0, E.INVALID_REQUEST),
+        of_operators("updates.0.upgrade_type", 9, E.INVALID_REQUEST),
+        of_operators("updates.0.upgrade_type", 1, E.INVALID_UPDATE_VERSION),
+        of_operators("updates.0.upgrade_type", 3, E.INVALID_UPDATE_VERSION),
+        of_operators("updates.0.name", LONG, E.INVALID_UPDATE_VERSION),
+        of_operators("updates.0.level", -1, E.INVALID_UPDATE_VERSION),
+        of_operators("updates.0.level", 3, E.INVALID_UPDATE_VERSION),
+        of_operators("updates", [], E.INVALID_REQUEST),
+        Row("twice the same", busy, many("updates", 2), E.INVALID_REQUEST),
+        Row("10,001 updates", busy, many("updates", 10_001), E.INVALID_REQUEST),
+    ),
     "FenceBroker": (
         *CHANGES,
         of_operators("broker_id", 0, E.POLICY_VIOLATION),
@@ -513,7 +527,7 @@ TABLE: Final = {
 }
 
 
-FAILED_PRECONDITION: Final = {E.INCONSISTENT_CLUSTER_ID, E.POLICY_VIOLATION}
+FAILED_PRECONDITION: Final = {E.INCONSISTENT_CLUSTER_ID, E.POLICY_VIOLATION, E.INVALID_UPDATE_VERSION}
 """The reasons whose gRPC status is meant to be FAILED_PRECONDITION: the state of the cluster or a policy forbids the call."""
 
 

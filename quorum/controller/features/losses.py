@@ -1,0 +1,89 @@
+"""The metadata that needs a level: a downgrade below the level would lose it, and is refused.
+
+    partitions   those with a field that needs the level (`FIELD_LEVELS`), or that only the feature maintains (`OWN_FIELDS`)
+    others       records of a type that needs the level: `ENTITIES`
+
+*The search takes slices, and misses nothing.* A million partitions take 0.1 s, so no turn looks at all of them. Between two
+slices other requests change partitions that the search has passed. But an image is immutable: a topic without a change is the
+same object.
+So the search remembers each topic object in which it found nothing. Example, with topics A, B and C:
+  1. the first slice looks at A and B, and remembers both objects;
+  2. a reassignment of A begins: the image has another object for A;
+  3. the second slice finds B as remembered, and looks at C and at A again: A needs level 2, and the downgrade is refused.
+The level falls in the turn in which every topic is as remembered. The comparison takes 0.1 us for each topic in each turn.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from metadata_log.format.ids import Uuid
+from metadata_log.format.records import ELR_VERSION, METADATA_VERSION, Partition
+from metadata_log.format.records.levels import FIELD_LEVELS, RECORD_LEVELS
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topic_image import TopicImage
+
+NAMED_MAX: Final = 5
+"""How many things a refusal names at most; it says only the number of the others."""
+
+OWN_FIELDS: Final[Mapping[str, Mapping[str, int]]] = {
+    METADATA_VERSION: FIELD_LEVELS[Partition],
+    ELR_VERSION: {"elr": 1, "last_known_elr": 1},
+}
+"""Feature -> field of partitions -> the level below which the field would be lost."""
+
+ENTITIES: Final[Mapping[type, Callable[[MetadataImage], Iterable[str]]]] = {}
+"""Canonical record type with a level in `RECORD_LEVELS` -> the names of all such things in an image."""
+
+
+class Found(NamedTuple):
+    """The result of a slice. With `names` the downgrade is refused; without, and `is_complete`, nothing needs the level."""
+
+    names: tuple[str, ...] = ()
+    total: int = 0
+    is_complete: bool = False
+
+    def __str__(self) -> str:
+        others = f" and {self.total - len(self.names):,} more" if self.total > len(self.names) else ""
+        return f"{', '.join(self.names)}{others}"
+
+
+def find_losses(
+    image: MetadataImage, lowered: Mapping[str, int], looked_at: dict[Uuid, TopicImage], partitions_max: int
+) -> Found:
+    """Looks at the next topics, and adds those in which nothing needs more than the `lowered` levels to `looked_at`."""
+    entities = _entities(image, lowered)
+    if entities:
+        return _found(entities)
+    positions = sorted({position for name, level in lowered.items() for position in _positions(name, level)})
+    seen = 0
+    found: list[str] = []
+    for topic in image.topics_by_id.unordered_values():
+        if looked_at.get(topic.topic_id) is topic:
+            continue
+        if seen >= partitions_max or found:
+            return _found(found)
+        seen += topic.partition_count
+        found = [
+            f"{topic.name}-{number}"
+            for number, state in enumerate(topic.states())
+            if any(state[position] for position in positions)
+        ]
+        if not found:
+            looked_at[topic.topic_id] = topic
+    return _found(found)._replace(is_complete=True)
+
+
+def _found(names: list[str]) -> Found:
+    return Found(tuple(names[:NAMED_MAX]), len(names))
+
+
+def _positions(name: str, level: int) -> list[int]:
+    """The places of the fields in the state of a partition, which has all fields of `Partition` but topic id and number."""
+    return [Partition._fields.index(field) - 2 for field, needed in OWN_FIELDS.get(name, {}).items() if needed > level]
+
+
+def _entities(image: MetadataImage, lowered: Mapping[str, int]) -> list[str]:
+    if METADATA_VERSION not in lowered:
+        return []
+    needing = (kind for kind, level in RECORD_LEVELS.items() if level > lowered[METADATA_VERSION] and kind in ENTITIES)
+    return [name for kind in needing for name in ENTITIES[kind](image)]

@@ -1,0 +1,56 @@
+"""The command that raises and lowers levels of features, and its reply (Kafka's UpdateFeatures, KIP-584)."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import Offset, ReplicaKey, Uuid
+from metadata_log.image.topic_image import TopicImage
+
+
+class UpgradeType(Enum):
+    """The direction that the operator allows, with Kafka's numbers. A request that names the other direction is refused."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    """Refused if anything in the metadata needs the present level."""
+    UNSAFE_DOWNGRADE = 3
+    """Loses what needs the present level. No release supports this."""
+
+
+class FeatureUpdate(NamedTuple):
+    """The wanted level of one feature. 0 turns the feature off."""
+
+    name: str
+    level: int
+    upgrade_type: UpgradeType = UpgradeType.UPGRADE
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureResult:
+    """One feature after the update. The whole request fails if any update fails, so `error` is NONE."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    level: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFeatures:
+    """Raise or lower the levels of these features, all together."""
+
+    updates: tuple[FeatureUpdate, ...]
+    validate_only: bool = False
+    voters: tuple[ReplicaKey, ...] = ()
+    """The present voters. The node that leads fills them in: the image does not know them."""
+    looked_at: dict[Uuid, TopicImage] | None = field(default=None, repr=False, compare=False)
+    """For a downgrade that takes several turns: the topics, as they were, in which nothing needs the present levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFeaturesReply:
+    """The results are in the order of the updates in the request."""
+
+    offset: Offset = -1
+    results: tuple[FeatureResult, ...] = ()
