@@ -53,6 +53,9 @@ class PartitionInfo(NamedTuple):
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
     offline_replicas: tuple[NodeId, ...]
+    elr: tuple[NodeId, ...] = ()
+    """Eligible leader replicas (KIP-966)."""
+    last_known_elr: tuple[NodeId, ...] = ()
 
 
 class TopicHead(NamedTuple):
@@ -147,11 +150,11 @@ class MetadataView:
             yield self._info(number, state, listener)
 
     def _info(self, partition: int, state: PartitionState, listener: str) -> PartitionInfo:
-        replicas, isr, _, _, leader, _, leader_epoch, _, directories, _, _ = state
+        replicas, isr, _, _, leader, _, leader_epoch, _, directories, elr, last_known_elr = state
         error = self._leader_error(leader, listener)
         leader_id = None if leader == NO_LEADER else leader
         offline = self._offline(replicas, directories)
-        return PartitionInfo(partition, error, leader_id, leader_epoch, replicas, isr, offline)
+        return PartitionInfo(partition, error, leader_id, leader_epoch, replicas, isr, offline, elr, last_known_elr)
 
     def _leader_error(self, leader: NodeId, listener: str) -> ErrorCode:
         registration = self.alive_brokers().get(leader)

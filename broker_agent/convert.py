@@ -195,4 +195,6 @@ def partition(info: PartitionInfo) -> client_pb2.PartitionMetadata:
         replicas=info.replicas,
         isr=info.isr,
         offline_replicas=info.offline_replicas,
+        elr=info.elr,
+        last_known_elr=info.last_known_elr,
     )

@@ -140,6 +140,7 @@ def cursor_name(name: str) -> str:
 
 def _bytes_of(partition: PartitionInfo) -> int:
     ids = len(partition.replicas) + len(partition.isr) + len(partition.offline_replicas)
+    ids += len(partition.elr) + len(partition.last_known_elr)
     return _PARTITION_BYTES + _REPLICA_BYTES * ids
 
 

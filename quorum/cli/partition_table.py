@@ -22,13 +22,18 @@ _COLUMNS: Final = (
     Column("ISR", "isr"),
     Column("OFFLINE", "offline_replicas"),
 )
-_REASSIGNED: Final = (Column("ADDING", "adding_replicas"), Column("REMOVING", "removing_replicas"))
-"""Columns that a table has if one of its partitions is in reassignment."""
+_SELDOM: Final = (
+    Column("ELR", "elr"),
+    Column("LAST_KNOWN_ELR", "last_known_elr"),
+    Column("ADDING", "adding_replicas"),
+    Column("REMOVING", "removing_replicas"),
+)
+"""Columns that a table has if one of its partitions has eligible leader replicas, or is in reassignment."""
 
 
 def partition_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
     """The columns for these partitions."""
-    return (*_COLUMNS, *(column for column in _REASSIGNED if any(row[column.key] for row in rows)))
+    return (*_COLUMNS, *(column for column in _SELDOM if any(row[column.key] for row in rows)))
 
 
 def partition_row(partition: admin_pb2.PartitionDescription) -> dict[str, Any]:
@@ -43,6 +48,7 @@ def partition_row(partition: admin_pb2.PartitionDescription) -> dict[str, Any]:
         "adding_replicas": list(partition.adding_replicas),
         "removing_replicas": list(partition.removing_replicas),
         "elr": list(partition.elr),
+        "last_known_elr": list(partition.last_known_elr),
         "offline_replicas": list(partition.offline_replicas),
     }
 

@@ -310,6 +310,13 @@ HAPPENING_ROWS: Final = (
         ("result",),
     ),
     _Row(
+        "elections_outside_isr_total",
+        Kind.COUNTER,
+        "Partitions to which this node gave a leader outside the ISR: elr without a loss, unclean with a possible loss.",
+        lambda of: of.tallies.outside_elections,
+        ("how",),
+    ),
+    _Row(
         "happenings_total",
         Kind.COUNTER,
         "Committed happenings that this node has decided, as active controller, by kind. The log has lines about them.",

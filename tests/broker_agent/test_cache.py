@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+from broker_agent import convert
 from broker_agent.cache import MetadataCache, MetadataView, Node
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, ZERO_UUID
@@ -11,6 +12,7 @@ from metadata_log.format.records import (
     RECOVERED,
     BrokerRegistrationChange,
     Endpoint,
+    FeatureLevel,
     MetadataRecord,
     Partition,
     PartitionChange,
@@ -77,6 +79,19 @@ def test_a_fenced_broker_is_left_out_of_everything_that_clients_are_told() -> No
     assert view.node(3, "PLAIN") is None
     assert view.replica_endpoints("a", 0, "PLAIN").keys() == {1, 2}
     assert view.offline_replicas("a", 0) == (3,)
+
+
+def test_eligible_leaders_are_told_with_their_partition() -> None:
+    """KIP-966: a client sees who may lead a partition that has no leader, and who led it last."""
+    cluster = three_brokers()
+    cluster.write(FeatureLevel("metadata.version", 2))
+    change = PartitionChange(topic_id("a"), 0, isr=(), leader=NO_LEADER, elr=(2, 3), last_known_elr=(1,))
+    cluster.write(change)
+    info = cluster.view().partition_info("a", 0, "PLAIN")
+    assert info is not None
+    assert (info.leader_id, info.isr, info.elr, info.last_known_elr) == (None, (), (2, 3), (1,))
+    told = convert.partition(info)
+    assert (list(told.elr), list(told.last_known_elr)) == ([2, 3], [1])
 
 
 def test_why_a_leader_cannot_be_reached_is_told_apart() -> None:

@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from metadata_log.format.ids import Offset
-from quorum.controller.protocol.happenings import FREQUENT, KINDS, BrokerFenced, Happening
+from quorum.controller.protocol.happenings import (
+    FREQUENT,
+    KINDS,
+    BrokerFenced,
+    Happening,
+    LeadersElected,
+    ReplicasMoved,
+)
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.protocol.tallies import Tallies
 
@@ -58,6 +65,9 @@ class Story:
             self._counts[_LABELS[happening.kind]] += 1
             if isinstance(happening, BrokerFenced):
                 self._tallies.brokers_fenced.add(1, str(happening.broker_id), happening.why.value)
+            elif isinstance(happening, ReplicasMoved | LeadersElected):
+                self._tallies.outside_elections.add(happening.from_elr, "elr")
+                self._tallies.outside_elections.add(happening.unclean, "unclean")
             if isinstance(happening, FREQUENT):
                 self._frequent += 1
                 if self._frequent > FREQUENT_KEPT:

@@ -31,6 +31,8 @@ class Tallies:
         self.brokers_fenced = Counter.by_labels()
         """Brokers that the node has fenced, by broker id and reason. With the id in a label, the metrics page answers "why was
         broker 7 fenced?"; there are at most as many series as brokers times reasons."""
+        self.outside_elections = Counter("elr", "unclean")
+        """Partitions that got a leader from outside the ISR: from the eligible leader replicas, or uncleanly."""
         self.happenings = Counter(*[kind.replace(" ", "_") for kind in KINDS])
         """Committed happenings that the node has decided, by kind. Each kind is shown from the start, because Prometheus'
         `increase` does not see the first value of a series."""

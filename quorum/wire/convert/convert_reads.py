@@ -79,6 +79,7 @@ def _partition(description: PartitionDescription) -> admin_pb2.PartitionDescript
         adding_replicas=partition.adding_replicas,
         removing_replicas=partition.removing_replicas,
         elr=partition.elr,
+        last_known_elr=partition.last_known_elr,
         offline_replicas=description.offline_replicas,
     )
 

@@ -118,7 +118,8 @@ async def test_a_topics_life(run: Run) -> None:
         "name": "str", "topic_id": "str", "partition_count": "int", "configs": {"retention.ms": "str"},
         "partitions": [{
             "partition": "int", "leader_id": "int", "leader_epoch": "int", "partition_epoch": "int", "replicas": ["int"],
-            "isr": ["int"], "adding_replicas": [], "removing_replicas": [], "elr": [], "offline_replicas": [],
+            "isr": ["int"], "adding_replicas": [], "removing_replicas": [], "elr": [], "last_known_elr": [],
+            "offline_replicas": [],
         }],
     }  # fmt: skip
     assert (await run("topics", "delete", "orders")).exit_code == 0

@@ -2,6 +2,10 @@
 
 import pytest
 
+from metadata_log.format.ids import NO_LEADER
+from metadata_log.format.records import PartitionChange
+from quorum.controller.protocol.commands import DeleteTopicsReply
+from quorum.controller.protocol.decision import Decision
 from tests.quorum.cli.shapes import shape
 from tests.quorum.cli.test_cluster_commands import Ran, Run, node, run
 from tests.quorum.wire.fake_node import FakeNode
@@ -92,7 +96,7 @@ async def test_partitions_that_lack_something_are_listed(run: Run, node: FakeNod
     assert shape(second) == {
         "topic": "str", "topic_id": "str", "partition": "int", "leader_id": "int", "leader_epoch": "int",
         "partition_epoch": "int", "replicas": ["int"], "isr": ["int"], "adding_replicas": [], "removing_replicas": [],
-        "elr": [], "offline_replicas": ["int"],
+        "elr": [], "last_known_elr": [], "offline_replicas": ["int"],
     }  # fmt: skip
     header, row = (await run("partitions", "list", "--unavailable")).stdout.splitlines()
     assert (
@@ -104,3 +108,17 @@ async def test_partitions_that_lack_something_are_listed(run: Run, node: FakeNod
     assert (await run("partitions", "list", "--unavailable", "--led-by", 1, "--expect-none")).exit_code == 0
     assert (await run("partitions", "list", "--broker", 77)).exit_code == 3
     assert (await run("partitions", "list", "--topic", "nobody")).exit_code == 3
+
+
+async def test_eligible_leaders_have_columns_where_there_are_any(run: Run, node: FakeNode) -> None:
+    """Kafka's columns Elr and LastKnownElr: who may lead a partition without a loss, and who led it last (KIP-966)."""
+    node.cluster.assign("t", (0, 1))
+    assert "ELR" not in (await run("partitions", "list")).stdout
+    (partition,) = node.cluster.partitions("t")
+    change = PartitionChange(partition.topic_id, 0, isr=(), leader=NO_LEADER, elr=(0, 1), last_known_elr=(0,))
+    node.cluster.fold(Decision((change,), DeleteTopicsReply()))
+    header, row = (await run("partitions", "list")).stdout.splitlines()
+    shown = dict(zip(header.split("\t"), row.split("\t"), strict=True))
+    assert (shown["ISR"], shown["ELR"], shown["LAST_KNOWN_ELR"]) == ("-", "0,1", "0")
+    described = (await run("topics", "describe", "t", "-o", "json")).document["topics"][0]["partitions"][0]
+    assert (described["elr"], described["last_known_elr"]) == ([0, 1], [0])

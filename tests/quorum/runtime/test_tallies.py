@@ -44,6 +44,7 @@ def test_what_a_leader_could_not_commit_before_it_was_deposed_is_not_measured() 
 
 
 QUIET: Final = {
+    "outside_elections": "no partition loses its ISR here; tests/quorum/runtime/active/test_story.py",
     "brokers_fenced": "no broker is fenced here; tests/quorum/runtime/active/test_story.py",
     "transactions": "no request is large here; tests/quorum/runtime/active/test_transactions.py",
 }

@@ -27,6 +27,7 @@ from quorum.controller.protocol.happenings import (
     ConfigsChanged,
     ControllerRegistered,
     FeatureFinalized,
+    LeadersElected,
     Registration,
     ReplicasMoved,
     StateReason,
@@ -175,6 +176,18 @@ def test_the_sum_of_many_batches_is_told_even_if_the_last_decision_has_no_record
     assert online.happening == BrokerOnline(7, epoch)
     assert led.happening == ReplicasMoved(7, StateReason.CAUGHT_UP, 1, without_leader=0, isr_changed=0, unclean=0)
     assert online.offset < led.offset == lone.node.log.end
+
+
+def test_elections_outside_the_isr_are_counted_once_they_are_committed() -> None:
+    """Kafka's ElectionFromEligibleLeaderReplicasPerSec and UncleanLeaderElectionsPerSec."""
+    tallies = Tallies()
+    story = Story(tallies)
+    story.appended([ReplicasMoved(7, StateReason.CAUGHT_UP, 5, 0, 5, unclean=2, from_elr=3)], 10, None)
+    story.appended([LeadersElected(4, ("t-0: 1",), unclean=1, from_elr=1)], 11, None)
+    story.applied(10)
+    assert tallies.outside_elections.values == {("elr",): 3, ("unclean",): 2}
+    story.applied(11)
+    assert tallies.outside_elections.values == {("elr",): 4, ("unclean",): 3}
 
 
 def test_no_number_of_changed_configs_hides_a_broker_that_was_fenced() -> None:
