@@ -1,6 +1,6 @@
 """The metadata that needs a level: a downgrade below the level would lose it, and is refused.
 
-    partitions   those with a field that needs the level (`FIELD_LEVELS`), or that only the feature maintains (`OWN_FIELDS`)
+    partitions   those with a field that needs the level (`OWN_FIELDS`)
     others       records of a type that needs the level: `ENTITIES`
 
 *The search takes slices, and misses nothing.* A million partitions take 0.1 s, so no turn looks at all of them. Between two
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from metadata_log.format.ids import Uuid
-from metadata_log.format.records import ELR_VERSION, METADATA_VERSION, Partition
+from metadata_log.format.records import METADATA_VERSION, Partition
 from metadata_log.format.records.levels import FIELD_LEVELS, RECORD_LEVELS
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
@@ -27,7 +27,6 @@ NAMED_MAX: Final = 5
 
 OWN_FIELDS: Final[Mapping[str, Mapping[str, int]]] = {
     METADATA_VERSION: FIELD_LEVELS[Partition],
-    ELR_VERSION: {"elr": 1, "last_known_elr": 1},
 }
 """Feature -> field of partitions -> the level below which the field would be lost."""
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import FEATURES, METADATA_VERSION, FeatureLevel
+from metadata_log.format.records import ELR_VERSION, FEATURES, METADATA_VERSION, ClearElr, FeatureLevel
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.features.losses import find_losses
 from quorum.controller.features.support import in_the_way
@@ -71,7 +71,13 @@ def update_features(image: MetadataImage, command: UpdateFeatures, slice_partiti
     if command.validate_only or not changed:
         return Decision((), reply)
     told = tuple(FeatureFinalized(each.name, each.level) for each in changed)
-    return Decision(tuple(changed), reply, happenings=told)
+    return Decision((*_taken_along(lowered), *changed), reply, happenings=told)
+
+
+def _taken_along(lowered: Mapping[str, int]) -> tuple[ClearElr, ...]:
+    """The records that end what a lowered feature has kept. Without ELRs, the safe leaders of a partition without a leader are in
+    its ISR, so nothing is lost (KIP-966)."""
+    return (ClearElr(None, None),) if ELR_VERSION in lowered else ()
 
 
 def _check_request(command: UpdateFeatures) -> None:

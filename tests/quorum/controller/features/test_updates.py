@@ -11,6 +11,7 @@ from metadata_log.format.records import (
     ELR_VERSION,
     FEATURES,
     METADATA_VERSION,
+    ClearElr,
     FeatureLevel,
     FeatureRange,
     PartitionChange,
@@ -163,6 +164,7 @@ def test_features_that_need_each_other_rise_and_fall_together() -> None:
     assert "needs metadata.version 2" in refusal(cluster, down())[1]
     off = update(ELR_VERSION, 0, UpgradeType.SAFE_DOWNGRADE)
     assert cluster.run(UpdateFeatures((*down().updates, off))).records == [
+        ClearElr(None, None),
         FeatureLevel(METADATA_VERSION, 1),
         FeatureLevel(ELR_VERSION, 0),
     ]
@@ -223,20 +225,16 @@ def test_many_losses_are_counted_and_few_are_named() -> None:
     assert "t-0, t-1, t-2, t-3, t-4 and 4 more;" in refusal(cluster, down())[1]
 
 
-def test_a_feature_that_is_off_loses_nothing_either() -> None:
-    """Eligible leader replicas hold their feature up; a reassignment does not."""
+@pytest.mark.parametrize("field", ["elr", "last_known_elr", "adding_replicas"])
+def test_eligible_leaders_end_with_their_feature(field: str) -> None:
+    """They are cleared in the same batch; a reassignment goes on. Nothing is lost, so nothing is refused."""
     off = UpdateFeatures((update(ELR_VERSION, 0, UpgradeType.SAFE_DOWNGRADE),))
-    for fields, is_refused in (
-        ({"elr": (1,)}, True),
-        ({"last_known_elr": (1,)}, True),
-        ({"adding_replicas": (1,)}, False),
-    ):
-        cluster = loaded(**fields)
-        cluster.append(FeatureLevel(ELR_VERSION, 1))
-        if is_refused:
-            assert refusal(cluster, off)[0] is ErrorCode.FEATURE_UPDATE_FAILED
-        else:
-            assert cluster.run(off).records == [FeatureLevel(ELR_VERSION, 0)]
+    cluster = loaded(**{field: (1,)})
+    cluster.append(FeatureLevel(ELR_VERSION, 1))
+    assert cluster.run(off).records == [ClearElr(None, None), FeatureLevel(ELR_VERSION, 0)]
+    partition = cluster.partitions("t")[1]
+    assert (partition.elr, partition.last_known_elr) == ((), ())
+    assert bool(partition.adding_replicas) is (field == "adding_replicas")
 
 
 def test_every_canonical_record_with_a_level_is_looked_for_before_a_downgrade() -> None:
@@ -286,10 +284,6 @@ def twin(image: MetadataImage, command: UpdateFeatures) -> dict[str, int] | None
     is_lower = any(levels[name] < now[name] for name in levels)
     for record in records if is_lower else []:
         if levels[METADATA_VERSION] < now[METADATA_VERSION] and level_of(record) > levels[METADATA_VERSION]:
-            return None
-        if levels[ELR_VERSION] < now[ELR_VERSION] and (
-            getattr(record, "elr", None) or getattr(record, "last_known_elr", None)
-        ):
             return None
     return levels
 

@@ -16,8 +16,6 @@ from metadata_log.format.records import (
     RECOVERED,
     RECOVERING,
     TOPIC_RESOURCE,
-    ClearElr,
-    FeatureLevel,
 )
 from metadata_log.image.metadata_image import EMPTY_IMAGE
 from quorum.controller.features.bootstrap import bootstrap_features
@@ -31,8 +29,13 @@ from quorum.controller.protocol.commands import (
     RegisterBrokerReply,
 )
 from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.decision import Decision
 from quorum.controller.protocol.election_commands import ElectionType, ElectLeaders, ElectLeadersReply, TopicPartition
+from quorum.controller.protocol.feature_commands import (
+    FeatureUpdate,
+    UpdateFeatures,
+    UpdateFeaturesReply,
+    UpgradeType,
+)
 from quorum.controller.protocol.happenings import ReplicasMoved, StateReason
 from tests.quorum.controller.cluster import Cluster, Run, registration
 from tests.quorum.controller.leadership.test_election_rules import MIN_ISR, UNCLEAN, alter, due
@@ -49,8 +52,8 @@ class Now(NamedTuple):
 
 
 def turn_elr(cluster: Cluster, *, on: bool) -> None:
-    clear = () if on else (ClearElr(None, None),)
-    cluster.fold(Decision((*clear, FeatureLevel(ELR_VERSION, int(on))), AlterPartitionReply()))
+    kind = UpgradeType.UPGRADE if on else UpgradeType.SAFE_DOWNGRADE
+    cluster.ask(UpdateFeatures((FeatureUpdate(ELR_VERSION, int(on), kind),)), UpdateFeaturesReply)
 
 
 def keeping_elr(*, min_isr: int = 2, brokers: int = 3, config: ControllerConfig | None = None) -> Cluster:
