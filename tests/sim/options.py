@@ -93,6 +93,8 @@ class Options(NamedTuple):
     """How often a new topic has so many partitions that it takes ten slices and more."""
     turn_pause_ms: float = 0.0
     """How long a node rests between two turns although it has more to do, so that much can happen inside of a transaction."""
+    reassign_chance: float = 0.0
+    """How often a client asks for reassignments instead of doing something else."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -281,5 +283,13 @@ def _transactions(drawn: Options, rng: random.Random) -> Options:
     )
 
 
-_LATER: Final = (_rot, _splits, _brokers_away, _disks_and_links, _balancing, _transactions)
+def _reassigning(drawn: Options, rng: random.Random) -> Options:
+    """Replicas move between brokers. In the other runs a partition keeps the replicas with which it was created. Where the end is
+    slow links, clients must write much, and reassign nothing."""
+    if drawn.brokers < 2 or drawn.slow_links_at_the_end or rng.random() >= 0.5:
+        return drawn
+    return drawn._replace(reassign_chance=rng.choice((0.05, 0.2, 0.4)))
+
+
+_LATER: Final = (_rot, _splits, _brokers_away, _disks_and_links, _balancing, _transactions, _reassigning)
 """One step after the other: a later one sees what the earlier ones have drawn."""

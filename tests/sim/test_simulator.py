@@ -25,6 +25,7 @@ from tests.sim.laws import (
     metadata,
     proposals,
     quorum,
+    reassignments,
     requests,
     snapshots,
     story,
@@ -179,6 +180,7 @@ def test_the_page_of_laws_names_what_there_is() -> None:
         "brokers": brokers,
         "clients": clients,
         "story": story,
+        "reassignments": reassignments,
     }
     rooms |= {
         "SimController": SimController,

@@ -65,6 +65,7 @@ class Laws:
         self.snapshots = SnapshotLaws(self.history)
         self.brokers = BrokerLaws(self.history, options, coverage, brokers, self.quorum.following.spoke_majority_ms)
         self.metadata = MetadataLaws(coverage, self.brokers.has_applied)
+        self.reassignments = self.metadata.reassignments
         self.proposals = ProposalLaws(coverage)
         self.requests = RequestLaws()
         self.clients = ClientLaws(self.history, self.metadata)

@@ -10,7 +10,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from metadata_log.format.ids import NO_LEADER, NodeId, Offset, Uuid
-from metadata_log.format.partition_state import ISR, LEADER, LEADER_EPOCH, PARTITION_EPOCH, REPLICAS, PartitionState
+from metadata_log.format.partition_state import (
+    ADDING,
+    ISR,
+    LEADER,
+    LEADER_EPOCH,
+    PARTITION_EPOCH,
+    REMOVING,
+    REPLICAS,
+    PartitionState,
+)
 from metadata_log.format.records import (
     BrokerRegistrationChange,
     Config,
@@ -25,6 +34,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from tests.sim.coverage import Coverage
 from tests.sim.history import Step
 from tests.sim.laws.broken import LawBroken, hold
+from tests.sim.laws.reassignments import ReassignmentLaws
 
 WHOLE_CHECK_EVERY = 200
 """How many batches lie between two checks of the whole image."""
@@ -60,6 +70,7 @@ class MetadataLaws:
         """The brokers fenced, or without some former leadership, since the last batch."""
         self.new_topics: list[str] = []
         """The topics created by the last batch."""
+        self.reassignments = ReassignmentLaws(coverage)
         self._may_be_unclean: set[str] = set()
         """The topics for which a client has ever asked for an unclean election."""
 
@@ -173,31 +184,38 @@ class MetadataLaws:
         if before is not None:
             self._check_epochs(before, after, changes, where)
             self._note_led_away(step, before, after)
+            self.reassignments.changed(topic.name, partition, before, after, where)
         if after[LEADER] != NO_LEADER and (before is None or after[LEADER] != before[LEADER]):
-            self._check_elected(step, before, after[LEADER], topic.name, where)
+            self._check_elected(step, before, after, topic.name, where)
 
     def elected_uncleanly(self, topic: str) -> None:
         """Notes that a client asks for unclean elections of the topic's partitions. The request may arrive at any later time."""
         self._may_be_unclean.add(topic)
 
     def _note_led_away(self, step: Step, before: PartitionState, after: PartitionState) -> None:
-        """A leader that stays in the ISR has lost its office by plan, for example to the preferred replica. The broker may not
-        know it yet; then the leader epoch refuses what it does in its old office."""
+        """A leader that stays in the ISR has lost its office by plan, for example to the preferred replica, and so has one whose
+        replica was reassigned. The broker may not know it yet; then the leader epoch refuses what it does in its old office."""
         leader = step.before.brokers.get(before[LEADER])
         if after[LEADER] == before[LEADER] or leader is None:
             return
-        if after[LEADER] != NO_LEADER and before[LEADER] in after[ISR]:
+        is_active = _is_active(step.after, before[LEADER])
+        if after[LEADER] != NO_LEADER and is_active and before[LEADER] not in after[REPLICAS]:
+            self._coverage["leader reassigned"] += 1
+        elif after[LEADER] != NO_LEADER and before[LEADER] in after[ISR]:
             self._coverage["leadership given back"] += 1
         else:
             self.led_away.add(LedAway(leader.broker_id, leader.broker_epoch))
 
-    def _check_elected(self, step: Step, before: PartitionState | None, leader: NodeId, topic: str, where: str) -> None:
+    def _check_elected(
+        self, step: Step, before: PartitionState | None, after: PartitionState, topic: str, where: str
+    ) -> None:
         """A stopping broker is not elected; nor is a broker outside the ISR, unless a client has asked for it, and no member of
         the ISR can lead."""
+        leader = after[LEADER]
         broker = step.after.brokers[leader]
         stays = not broker.fenced and not broker.in_controlled_shutdown
         hold(stays, "M3 StoppingNotElected", f"{where}: {leader} was elected; it is {broker}")
-        if before is None or leader in before[ISR]:
+        if before is None or leader in before[ISR] or _is_proposed(before, after):
             return
         was_lost = before[LEADER] == NO_LEADER and not any(_is_active(step.before, each) for each in before[ISR])
         hold(
@@ -239,6 +257,12 @@ class MetadataLaws:
         for topic in image.topics():
             for partition, state in enumerate(topic.states()):
                 self._check_fenced_out(image, state, f"{topic.name}-{partition}")
+
+
+def _is_proposed(before: PartitionState, after: PartitionState) -> bool:
+    """True if a leader's proposal has completed a reassignment: the ISR that it has proposed holds the new leader."""
+    was_reassigning, is_reassigning = (state[REMOVING] or state[ADDING] for state in (before, after))
+    return bool(was_reassigning and not is_reassigning and before[LEADER] != NO_LEADER)
 
 
 def _is_active(image: MetadataImage, broker_id: NodeId) -> bool:

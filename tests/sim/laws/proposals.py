@@ -34,6 +34,9 @@ class ProposalLaws:
         self._epochs: dict[tuple[Uuid, int, int], dict[NodeId, int]] = {}
         """By partition and partition epoch: the members of the ISR, each with its broker epoch at that time."""
 
+        self._reassigned: set[tuple[Uuid, int, int]] = set()
+        """The partitions, with their epochs, whose replicas changed too: a proposal has completed a reassignment."""
+
     def committed(self, step: Step) -> None:
         """Notes the ISR changes of a newly committed batch."""
         for record in step.records:
@@ -43,6 +46,8 @@ class ProposalLaws:
             state = None if topic is None else topic.state(record.partition)
             if state is not None:
                 place = record.topic_id, record.partition, state[PARTITION_EPOCH]
+                if record.replicas is not None or record.adding_replicas is not None:
+                    self._reassigned.add(place)
                 self._epochs[place] = {each: step.after.brokers[each].broker_epoch for each in state[ISR]}
 
     def answered(self, command: AlterPartition, reply: AlterPartitionReply) -> None:
@@ -62,11 +67,15 @@ class ProposalLaws:
             raise LawBroken("M5 CompareAndSet", text)
         leads = result.leader_id == command.broker_id and command.broker_id in isr
         hold(leads, "M4 IsrHasItsLeader", f"{who} {isr} was granted; {result.leader_id} leads now")
-        hold(result.isr == isr and len(set(isr)) == len(isr), "M4 IsrAsProposed", f"{who} {isr} became {result.isr}")
-        epochs = self._epochs.get((result.topic_id, result.partition, result.partition_epoch))
+        place = result.topic_id, result.partition, result.partition_epoch
+        is_as_proposed = set(result.isr) <= set(isr) if place in self._reassigned else result.isr == isr
+        hold(is_as_proposed and len(set(isr)) == len(isr), "M4 IsrAsProposed", f"{who} {isr} became {result.isr}")
+        epochs = self._epochs.get(place)
         if epochs is None:
             return  # the topic was removed, or the partition had this ISR before
-        claimed = {member.broker_id: member.broker_epoch for member in proposal.new_isr}
+        claimed = {
+            member.broker_id: member.broker_epoch for member in proposal.new_isr if member.broker_id in result.isr
+        }
         same = all(epoch in (ANY_BROKER_EPOCH, epochs[member]) for member, epoch in claimed.items())
         hold(same, "M5 IsrOfThisLife", f"{who} {claimed} was granted; they are registered as {epochs}")
         own = epochs[command.broker_id]

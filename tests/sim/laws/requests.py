@@ -17,6 +17,8 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset, Uuid
 from metadata_log.format.records import RequestOutcome, Topic
 from quorum.controller.protocol.commands import Command, CreateTopics
+from quorum.controller.protocol.election_commands import ElectLeaders
+from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.protocol.requests import Refused
 from quorum.runtime.protocol.world import Answer
@@ -25,6 +27,9 @@ from tests.sim.laws.broken import hold
 
 if TYPE_CHECKING:
     from tests.sim.nodes.controllers import SimController
+
+SLICED = (ElectLeaders, AlterPartitionReassignments)
+"""Commands that may take several batches."""
 
 
 class RequestLaws:
@@ -39,12 +44,17 @@ class RequestLaws:
         """The minimum horizon: one past the newest forgotten outcome."""
         self._seen: dict[Uuid, Offset] = {}
         """By request: the offset seen by the client when it first sent the request."""
+        self._began: dict[Uuid, Offset] = {}
+        """By request that may be done in several batches: the minimum horizon when it first arrived. The decision that it is new
+        falls with its first batch, and its outcome is in the last one."""
         self._creating: dict[str, Uuid] = {}
         """By topic created by one request at most: the request."""
 
     def asked(self, command: Command, identity: RequestIdentity) -> None:
         """Notes a request with an id at a controller."""
         self._seen[identity.request_id] = identity.client_high_watermark
+        if isinstance(command, SLICED):
+            self._began.setdefault(identity.request_id, self._forgotten_below)
         if isinstance(command, CreateTopics):
             self._creating |= {topic.name: identity.request_id for topic in command.topics}
 
@@ -77,7 +87,7 @@ class RequestLaws:
     def _check_done(self, request_id: Uuid, at: Offset) -> None:
         request, seen = f"request {request_id.hex()}", self._seen[request_id]
         hold(request_id not in self._done, "C3 ExactlyOnce", f"{request} was done again at {at}")
-        known = seen >= self._forgotten_below
+        known = seen >= min(self._forgotten_below, self._began.get(request_id, self._forgotten_below))
         text = f"{request} was done at {at}; its client had seen {seen}, and it may be below {self._forgotten_below}"
         hold(known, "C3 NobodyKnows", text)
         self._done.add(request_id)

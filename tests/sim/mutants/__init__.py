@@ -11,6 +11,7 @@ survives shows a law that is not checked, or a fault that never happens at the r
     links       how much is asked for at once over a slow link
     leaderships what moves leaderships from broker to broker
     transactions metadata transactions: what is between their markers
+    reassignments   what moves replicas from broker to broker
     brokers     registrations, fencing, sessions, leases, partitions, what brokers are given
 
     broker_processes    what a broker makes of that
@@ -26,6 +27,7 @@ from tests.sim.mutants.elections import ELECTIONS
 from tests.sim.mutants.leaderships import LEADERSHIPS
 from tests.sim.mutants.links import LINKS
 from tests.sim.mutants.patching import Mutant
+from tests.sim.mutants.reassignments import REASSIGNMENTS
 from tests.sim.mutants.requests import REQUESTS
 from tests.sim.mutants.stories import STORIES
 from tests.sim.mutants.transactions import TRANSACTIONS
@@ -41,6 +43,7 @@ MUTANTS: dict[str, Mutant] = {
     **BROKERS,
     **BROKER_PROCESSES,
     **LEADERSHIPS,
+    **REASSIGNMENTS,
     **STORIES,
     **TRANSACTIONS,
 }

@@ -38,6 +38,7 @@ from quorum.runtime.protocol.requests import ReadView, Refused, SnapshotMarked
 from quorum.runtime.protocol.world import Answer, Read, SnapshotWanted, Submission
 from tests.sim.laws.broken import hold
 from tests.sim.nodes.controllers import Make, SimController
+from tests.sim.nodes.reassigning import reassign
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
@@ -66,6 +67,7 @@ class SimClient:
         self._repeats = repeats
         self._happens_once = not repeats
         self._rng = random.Random(cluster.rng.random())
+        self._reassigning = random.Random(f"{name} reassigns {self._rng.getstate()[1][:4]}")
         self._electing = random.Random(f"{name} elects {self._rng.getstate()[1][:4]}")
         self._target: SimController = cluster.controllers[0]
         self._count = 0
@@ -77,6 +79,9 @@ class SimClient:
         if self.cluster.now_ms - self._answered_ms > PATIENCE_MS:
             self._answered_ms = self.cluster.now_ms
             self._target = self._rng.choice(self.cluster.controllers)
+        if self._topics and self._reassigning.random() < self.cluster.options.reassign_chance:
+            reassign(self, self._reassigning.choice(self._topics), self._reassigning)
+            return
         if self._topics and self._electing.random() < self.cluster.options.elect_chance:
             self._elect()
             return
@@ -126,7 +131,7 @@ class SimClient:
             if final and not self._repeats:
                 clients.never_happens(name)
 
-        self._submit(CreateTopics((topic,)), answered)
+        self.submit(CreateTopics((topic,)), answered)
 
     def _delete(self) -> None:
         name, clients = self._rng.choice(self._topics), self.cluster.laws.clients
@@ -139,7 +144,7 @@ class SimClient:
                 else:
                     clients.answered(answer.offset, floor)
 
-        self._submit(DeleteTopics((name,)), answered)
+        self.submit(DeleteTopics((name,)), answered)
 
     def _change(self) -> None:
         name = self._rng.choice(self._topics)
@@ -160,7 +165,7 @@ class SimClient:
                 self.cluster.coverage["broker fenced by hand"] += isinstance(answer, FenceBrokerReply)
                 clients.answered(answer.offset, floor)
 
-        self._submit(self._rng.choice((FenceBroker(broker_id), UnregisterBroker(broker_id))), answered)
+        self.submit(self._rng.choice((FenceBroker(broker_id), UnregisterBroker(broker_id))), answered)
 
     def _elect(self) -> None:
         """Of some partitions of a topic, by any of the three types; a broker that is named often has no replica."""
@@ -183,7 +188,7 @@ class SimClient:
                 self.cluster.coverage[f"{election_type.name.lower()} election"] += elected
                 laws.clients.answered(answer.offset, floor)
 
-        self._submit(ElectLeaders(places, election_type, leader), answered)
+        self.submit(ElectLeaders(places, election_type, leader), answered)
 
     def _leaderless(self) -> Iterator[str]:
         """The topics with a partition that has no leader, as the asked controller sees them: an operator looks first."""
@@ -206,7 +211,7 @@ class SimClient:
                 else:
                     clients.answered(answer.offset, floor)
 
-        self._submit(CreatePartitions((NewPartitions(name, count),)), answered)
+        self.submit(CreatePartitions((NewPartitions(name, count),)), answered)
 
     def _set(self, resource_type: int, name: str, key: str) -> None:
         """To one of a few values, so that it often is so already."""
@@ -220,7 +225,7 @@ class SimClient:
                 else:
                     clients.answered(answer.offset, floor)
 
-        self._submit(AlterConfigs((ConfigAlteration(resource_type, name, (operation,)),)), answered)
+        self.submit(AlterConfigs((ConfigAlteration(resource_type, name, (operation,)),)), answered)
 
     def _mark(self) -> None:
         def answered(answer: Answer, floor: Offset) -> None:
@@ -243,7 +248,8 @@ class SimClient:
 
     # --- the wire --------------------------------------------------------------------------------------------------
 
-    def _submit(self, command: Command, on_answer: OnAnswer) -> None:
+    def submit(self, command: Command, on_answer: OnAnswer) -> None:
+        """Sends a command to the believed leader."""
         what = type(command).__name__
 
         def answered(answer: Answer, floor: Offset) -> None:

@@ -52,7 +52,7 @@ class RetryingClient(SimClient):
 
     # --- changes ---------------------------------------------------------------------------------------------------
 
-    def _submit(self, command: Command, on_answer: OnAnswer) -> None:
+    def submit(self, command: Command, on_answer: OnAnswer) -> None:
         identity = RequestIdentity(self._rng.randbytes(16), sha256(repr(command).encode()).digest(), "k", self._seen)
         self._attempt(_Request(command, identity, on_answer, self.cluster.laws.clients.floor))
 
