@@ -31,6 +31,7 @@ from metadata_log.format.records import ELR_VERSION_MAX, METADATA_VERSION_MAX, M
 from metadata_log.store.log import LogConfig
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.core.protocol.config import RaftConfig
+from quorum.policy_file import load_policy
 from quorum.runtime.protocol.node_config import NodeConfig
 from service_kit.process.config import ConfigErrors, ConfigProblem
 from service_kit.process.endpoints import (
@@ -170,6 +171,11 @@ class QuorumConfig(SecureConfig):
     bootstrap_eligible_leader_replicas_version: Annotated[int, Field(ge=0, le=ELR_VERSION_MAX)] = 0
     """1: a new cluster keeps eligible leader replicas (KIP-966). The data planes must obey `min.insync.replicas`."""
 
+    policy_file: Path | None = None
+    """Rule file with limits for topics and configs (`docs/policies.md`). Use the same file on every controller."""
+    policy_names: Annotated[list[str], Field(default_factory=list, max_length=16)]
+    """Policies in Python: entry points of the group `metaquorum.policies`. Asked in this order, after the rule file."""
+
     metrics_listener: HostPortText | None = None
     """Address that serves /livez, /readyz, /healthz and /metrics; without it they are not served."""
     log_format: Literal["auto", "json", "logfmt", "text"] = "auto"
@@ -218,7 +224,7 @@ class QuorumConfig(SecureConfig):
         )
 
     def controller_config(self) -> ControllerConfig:
-        """The configuration of the active controller."""
+        """The configuration of the active controller. Raises ConfigErrors: the policy cannot be loaded."""
         return ControllerConfig(
             session_timeout_ms=self.broker_session_timeout_ms,
             default_partitions=self.num_partitions,
@@ -230,6 +236,7 @@ class QuorumConfig(SecureConfig):
             leader_imbalance_check_interval_ms=1_000 * self.leader_imbalance_check_interval_seconds,
             reassignment_moves_per_broker_max=self.reassignment_moves_per_broker_max,
             leader_imbalance_percentage=self.leader_imbalance_per_broker_percentage,
+            policy=load_policy(self.policy_file, self.policy_names),
             bootstrap_metadata_version=self.bootstrap_metadata_version,
             bootstrap_elr_version=self.bootstrap_eligible_leader_replicas_version,
         )

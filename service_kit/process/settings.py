@@ -89,43 +89,51 @@ def _from_overrides(overrides: Sequence[str]) -> Iterator[Setting | ConfigProble
             yield ConfigProblem("", f"key=value expected, not {override[:80]!r}", "--set")
 
 
+def read_yaml(path: Path) -> yaml.Node | None:
+    """Reads a YAML file into nodes, which know their lines; None for an empty file.
+
+    Raises:
+        ConfigErrors: the file cannot be read, is no YAML, or would be costly to read.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+        if len(content) > FILE_BYTES_MAX:
+            problem = ConfigProblem("", f"larger than {FILE_BYTES_MAX >> 20} MiB", str(path))
+        else:
+            text = content.decode("utf-8")
+            unfit = _unfit(text, path)
+            if unfit is None:
+                return yaml.compose(text, Loader=yaml.SafeLoader)
+            problem = unfit
+    except OSError as e:
+        problem = ConfigProblem("", e.strerror or str(e), str(path))
+    except UnicodeDecodeError as e:
+        problem = ConfigProblem("", f"not UTF-8: {e.reason} at byte {e.start}", str(path))
+    except yaml.MarkedYAMLError as e:
+        line = f":{e.problem_mark.line + 1}" if e.problem_mark else ""
+        problem = ConfigProblem("", f"not YAML: {e.problem or e.context}", f"{path}{line}")
+    except yaml.YAMLError as e:
+        problem = ConfigProblem("", f"not YAML: {e}", str(path))
+    raise ConfigErrors([problem])
+
+
 def _from_file(path: Path | None) -> Iterator[Setting | ConfigProblem]:
     if path is None:
         return
     try:
-        with path.open("rb") as file:
-            content = file.read(FILE_BYTES_MAX + 1)
-    except OSError as e:
-        yield ConfigProblem("", e.strerror or str(e), str(path))
+        root = read_yaml(path)
+    except ConfigErrors as e:
+        yield from e.problems
         return
-    if len(content) > FILE_BYTES_MAX:
-        yield ConfigProblem("", f"larger than {FILE_BYTES_MAX >> 20} MiB", str(path))
+    if root is None:
         return
+    if not isinstance(root, yaml.MappingNode):
+        yield ConfigProblem("", "a mapping of keys to values expected", _line(path, root.start_mark.line))
+        return
+    first_seen: dict[str, str] = {}
+    loader = yaml.SafeLoader("")
     try:
-        yield from _from_yaml(content.decode("utf-8"), path)
-    except UnicodeDecodeError as e:
-        yield ConfigProblem("", f"not UTF-8: {e.reason} at byte {e.start}", str(path))
-    except yaml.MarkedYAMLError as e:
-        line = f":{e.problem_mark.line + 1}" if e.problem_mark else ""
-        yield ConfigProblem("", f"not YAML: {e.problem or e.context}", f"{path}{line}")
-    except yaml.YAMLError as e:
-        yield ConfigProblem("", f"not YAML: {e}", str(path))
-
-
-def _from_yaml(text: str, path: Path) -> Iterator[Setting | ConfigProblem]:
-    unfit = _unfit(text, path)
-    if unfit is not None:
-        yield unfit
-        return
-    loader = yaml.SafeLoader(text)
-    try:
-        root = loader.get_single_node()
-        if root is None:
-            return
-        if not isinstance(root, yaml.MappingNode):
-            yield ConfigProblem("", "a mapping of keys to values expected", _line(path, root.start_mark.line))
-            return
-        first_seen: dict[str, str] = {}
         for found in _flattened(loader, root, "", path):
             if isinstance(found, Setting):
                 if found.key in first_seen:

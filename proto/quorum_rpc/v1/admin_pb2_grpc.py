@@ -261,7 +261,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def IncrementalAlterConfigs(self, request, context):
-        """Sets, deletes, appends and subtracts configs, key by key. Errors of a resource: INVALID_CONFIG,
+        """Sets, deletes, appends and subtracts configs, key by key. Errors of a resource: INVALID_CONFIG, POLICY_VIOLATION,
         UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

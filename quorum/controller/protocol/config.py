@@ -10,6 +10,7 @@ from metadata_log.format.records import (
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
 )
+from quorum.controller.protocol.policy import ALLOW_ALL, Policy
 
 
 class ControllerConfig(NamedTuple):
@@ -55,6 +56,8 @@ class ControllerConfig(NamedTuple):
     (`leader.imbalance.per.broker.percentage`)."""
     reassignment_moves_per_broker_max: int = 100
     """Maximum number of replicas that reassignments add to one broker at a time (`reassignment.moves.per.broker.max`)."""
+    policy: Policy = ALLOW_ALL
+    """The organisation's rules about new topics, new partitions and configs (`policy.file`, `policy.names`)."""
     slice_changes_max: int = 1_000
     """Maximum number of partitions that one slice of a fencing or of an election changes, so that no turn is long."""
     slice_partitions_max: int = 10_000

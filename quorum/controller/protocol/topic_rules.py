@@ -103,3 +103,9 @@ def check_assignment(
         else:
             continue
         raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{where} {problem}")
+
+
+def check_policy(reason: str | None, what: str) -> None:
+    """Raises Rejected(POLICY_VIOLATION) if a policy gave a reason to refuse `what`."""
+    if reason is not None:
+        raise Rejected(ErrorCode.POLICY_VIOLATION, f"{what} was refused: {reason}; nothing was done for it")

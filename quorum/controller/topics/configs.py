@@ -27,7 +27,8 @@ from quorum.controller.protocol.commands import (
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.happenings import ConfigsChanged, first_few
-from quorum.controller.protocol.topic_rules import Rejected
+from quorum.controller.protocol.policy import ConfigChange
+from quorum.controller.protocol.topic_rules import Rejected, check_policy
 from quorum.controller.topics.config_keys import KEYS, RESOURCE_WORDS, VALUE_MAX, ConfigKey, list_items
 
 OPERATIONS_MAX: Final = 10_000
@@ -212,7 +213,11 @@ def _alter(image: MetadataImage, alteration: ConfigAlteration, config: Controlle
         after[operation.key] = _result_of(resource_type, operation, before)
         if resource_type == BROKER_RESOURCE and name != "" and after[operation.key] is not None:
             _check_may_be_of_one_node(operation.key)
-    return [Config(resource_type, name, key, value) for key, value in after.items() if before.get(key) != value]
+    changed = {key: value for key, value in after.items() if before.get(key) != value}
+    if changed:
+        change = ConfigChange(resource_type == TOPIC_RESOURCE, name, before, changed)
+        check_policy(config.policy.check_configs(change), _name(resource_type, name))
+    return [Config(resource_type, name, key, value) for key, value in changed.items()]
 
 
 def _check_may_be_of_one_node(key: str) -> None:

@@ -32,11 +32,13 @@ from quorum.controller.protocol.commands import (
     TopicResult,
 )
 from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.policy import NewPartitionsRequest, NewTopicRequest
 from quorum.controller.protocol.topic_rules import (
     Rejected,
     check_assignment,
     check_counts,
     check_name,
+    check_policy,
     check_replication_factor,
     collision_key,
 )
@@ -104,6 +106,8 @@ class TopicPieces:
             if replication_factor == DEFAULT_COUNT:
                 replication_factor = self._config.default_replication_factor
             check_replication_factor(name, replication_factor, len(image.brokers), len(view.active))
+        request = NewTopicRequest(name, count, replication_factor, dict(topic.configs))
+        check_policy(self._config.policy.check_new_topic(request), f"topic {name!r}")
         if validate_only:
             results.append(TopicResult(name, partitions=count, replication_factor=replication_factor))
             yield Piece([], _TOPIC_COST)
@@ -172,6 +176,8 @@ class TopicPieces:
             yield from self._check_assignment(image, name, grow.assignment, view, have, replication_factor)
         else:
             check_replication_factor(name, replication_factor, len(image.brokers), len(view.active))
+        growth = NewPartitionsRequest(name, have, grow.total_count)
+        check_policy(self._config.policy.check_new_partitions(growth), f"topic {name!r}")
         results.append(
             TopicResult(
                 name, topic_id=topic.topic_id, partitions=grow.total_count, replication_factor=replication_factor

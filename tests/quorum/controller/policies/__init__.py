@@ -1,0 +1,1 @@
+"""Policies: the rules, and where decisions ask them."""
