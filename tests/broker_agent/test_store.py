@@ -9,7 +9,7 @@ from broker_agent.store import CLEAN_SHUTDOWN_NAME, BrokerStore, WrongHistory
 from metadata_log.disk.files import RealDirectory
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import OffsetAndEpoch
-from metadata_log.format.records import Topic
+from metadata_log.format.records import BeginTransaction, EndTransaction, FeatureLevel, Topic
 from metadata_log.image.replay import ReplayStopped
 from snapshots.format import snapshot_name
 from tests.broker_agent.controllers import History, registration
@@ -53,6 +53,25 @@ def test_an_empty_store_adopts_the_history_that_it_is_given_first(tmp_path: Path
     follow(store, history)
     assert store.position[:3] == (history.end, 1, history.log.shape.chain)
     assert store.image == history.image
+    assert store.position.digest == history.image.digest_bytes
+
+
+def test_a_restart_inside_of_a_transaction_goes_on_inside_of_it(tmp_path: Path, history: History) -> None:
+    """The store is at its position, and the image before the transaction; with the end it has all of it."""
+    history.write(FeatureLevel("metadata.version", 2))
+    history.write(BeginTransaction("t"), topic("a"))
+    history.write(topic("b"))
+    store = opened(tmp_path)
+    follow(store, history)
+    assert (store.position.offset, store.position.digest) == (history.end, b"")
+    assert store.image.topic_count == 0
+    store.close()
+
+    store = opened(tmp_path)
+    assert store.position.offset == history.end and store.image.topic_count == 0
+    history.write(topic("c"), EndTransaction())
+    follow(store, history)
+    assert store.image.topic_count == 3
     assert store.position.digest == history.image.digest_bytes
 
 

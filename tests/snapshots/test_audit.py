@@ -9,7 +9,7 @@ from metadata_log.disk.files import RealDirectory
 from metadata_log.format.batch import Batch, decode, encode
 from metadata_log.format.codec import decode_batch, encode_records
 from metadata_log.format.ids import OffsetAndEpoch
-from metadata_log.format.records import LeaderChange, Topic
+from metadata_log.format.records import BeginTransaction, LeaderChange, Topic
 from metadata_log.store.log import Log
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from snapshots.offline.audit.findings import Severity
@@ -77,6 +77,19 @@ def test_healthy_logs_are_clean(spark: "SparkSession", quorum: list[Path]) -> No
     assert [leader.leader_id for leader in result.leaders] == [1, 2, 1]
     assert result.activity is not None
     assert result.activity.total("type:Topic") > 0
+
+
+def test_a_log_that_ends_inside_of_a_transaction_is_healthy(spark: "SparkSession", tmp_path: Path) -> None:
+    """Its leader may have died there. The records of the open transaction are part of no image."""
+    node = Node(tmp_path / "node", 14).live(10)
+    node.write_out()
+    node.log_records(BeginTransaction("t"))
+    node.log_records(Topic("half", b"h" * 16))
+    node.journal.flush()
+    result = run(spark, copies(node, tmp_path))
+    assert result.findings == ()
+    assert result.fold is not None
+    assert result.fold.digests[max(result.fold.digests)][0] == node.image.digest_bytes
 
 
 def test_a_lagging_node_and_one_with_an_uncommitted_tail_are_healthy(spark: "SparkSession", tmp_path: Path) -> None:

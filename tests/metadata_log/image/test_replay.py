@@ -1,6 +1,7 @@
 """The image follows the log: in whole batches, through transactions, up to the first record that does not fit."""
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
@@ -17,13 +18,18 @@ from metadata_log.format.records import (
     EndTransaction,
     FeatureLevel,
     LeaderChange,
+    MetadataRecord,
     NoOp,
+    Partition,
     PartitionChange,
     Record,
+    RemoveTopic,
     SnapshotMark,
     Topic,
 )
-from metadata_log.image.metadata_image import EMPTY_IMAGE, Provenance
+from metadata_log.image.changes import Changes
+from metadata_log.image.delta import MetadataDelta
+from metadata_log.image.metadata_image import EMPTY_IMAGE, NOWHERE, MetadataImage, Provenance
 from metadata_log.image.replay import Replay, ReplayResult, ReplayStopped
 from tests.metadata_log.image.histories import History, LogWriter, broker, newest_level, uuid
 
@@ -247,3 +253,109 @@ def test_a_transaction_below_its_level_stops_replay() -> None:
     raised = log.batch(FeatureLevel(METADATA_VERSION, METADATA_VERSION_MAX), BeginTransaction("t"), Topic("b", uuid(2)))
     replay.apply([raised, log.batch(EndTransaction())])
     assert names(replay) == ["b"]
+
+
+class Story:
+    """A random log of topics, partitions and configs, with transactions, and a dumb twin: the list of what takes effect."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = Random(seed)
+        self.records: list[Record] = []
+        self.effective: list[tuple[int, MetadataRecord]] = []
+        """The records that take effect once everything is applied, with their offsets."""
+        self._names = 0
+
+    def write(self, record: MetadataRecord) -> tuple[int, MetadataRecord]:
+        self.records.append(record)
+        return len(self.records) - 1, record
+
+    def some(self, image: MetadataImage) -> list[tuple[int, MetadataRecord]]:
+        """A few valid changes of `image`, which every one of them changes in turn."""
+        delta, placed = MetadataDelta(image), []
+        for _ in range(self.dice.randint(1, 6)):
+            topics = list(delta.finish(NOWHERE).topics())
+            delta = MetadataDelta(delta.finish(NOWHERE))
+            if not topics or self.dice.random() < 0.4:
+                self._names += 1
+                record: MetadataRecord = Topic(f"t{self._names}", self._names.to_bytes(16, "big"))
+            else:
+                topic = self.dice.choice(topics)
+                record = self.dice.choice(
+                    (
+                        Config(2, topic.name, "k", str(self.dice.randrange(3))),
+                        RemoveTopic(topic.name, topic.topic_id),
+                        Partition(topic.topic_id, topic.partition_count, (1,), (1,), (), (), 1, 0, 0, 0),
+                        Partition(topic.topic_id, topic.partition_count, (1,), (1,), (), (), 1, 0, 0, 0),
+                    )
+                )
+            delta.replay(record, len(self.records))
+            placed.append(self.write(record))
+        self.reached = delta.finish(NOWHERE)
+        return placed
+
+    def run(self, length: int) -> None:
+        self.effective += [self.write(FeatureLevel("metadata.version", 2)), self.write(broker(1))]
+        image = folded(self.effective)
+        for _ in range(length):
+            kind = self.dice.choice(("plain", "ended", "aborted"))
+            if kind == "plain":
+                self.effective += self.some(image)
+                image = self.reached
+                continue
+            self.write(BeginTransaction("t"))
+            inside, now = [], image
+            for _ in range(self.dice.randint(1, 4)):
+                inside += self.some(now)
+                now = self.reached
+            self.write(EndTransaction() if kind == "ended" else AbortTransaction("no"))
+            if kind == "ended":
+                self.effective += inside
+                image = now
+
+
+def folded(placed: list[tuple[int, MetadataRecord]]) -> MetadataImage:
+    delta = MetadataDelta(EMPTY_IMAGE)
+    for offset, record in placed:
+        delta.replay(record, offset)
+    return delta.finish(NOWHERE)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_cut_through_transactions_gives_the_image_of_what_takes_effect(seed: int) -> None:
+    """Wherever batches and applies end, inside of a transaction or not: the image is that of the ended transactions, and the
+    changes that were published add up to the whole difference.
+    """
+    story, log, replay = Story(seed), LogWriter(), Replay()
+    story.run(12)
+    heard = Changes()
+    seen: list[int] = []
+    rest, pending = list(story.records), list[Batch]()
+    while rest or pending:
+        size = story.dice.randint(1, 5)
+        if rest:
+            pending.append(log.batch(*rest[:size]))
+            rest = rest[size:]
+        if story.dice.random() < 0.6 or not rest:
+            heard.add(replay.apply(pending).changed)
+            pending = []
+            seen.append(replay.image.offset)
+            visible = [each for each in story.effective if each[0] < replay.image.offset]
+            assert replay.image.digest == folded(visible).digest
+            replay.image.check_invariants()
+    assert replay.transaction is None and replay.offset == replay.image.offset == len(story.records)
+    assert heard.created_topics == {*replay.image.topics_by_id}
+    assert seen == sorted(seen)
+
+
+def test_a_leader_hands_its_open_transaction_over() -> None:
+    """What it has built of the transaction goes on in replay, whichever way the transaction ends."""
+    for end, found in ((EndTransaction(), ["a", "b", "c"]), (AbortTransaction("no"), ["a"])):
+        log, leader, follower = LogWriter(), Replay(), Replay()
+        leader.apply([log.batch(FeatureLevel("metadata.version", 2), Topic("a", uuid(1)))])
+        leader.apply([log.batch(BeginTransaction("t"), Topic("b", uuid(2)))])
+        follower.adopt(leader.image, leader.end, leader.open)
+        assert (follower.image, follower.offset, follower.transaction) == (leader.image, leader.offset, "t")
+        result = follower.apply([log.batch(Topic("c", uuid(3)), end)])
+        assert names(follower) == found
+        assert result.before is leader.image
+        follower.image.check_invariants()
