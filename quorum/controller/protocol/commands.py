@@ -105,26 +105,6 @@ class CreatePartitionsReply:
     results: tuple[TopicResult, ...] = ()
 
 
-class Piece(NamedTuple):
-    """Some records of a request, and the cost of deciding them. A piece without records has only checked something."""
-
-    records: list[MetadataRecord]
-    cost: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ContinueTopics:
-    """Decide the next slice of a large CreateTopics or CreatePartitions."""
-
-    command: CreateTopics | CreatePartitions
-    before: MetadataImage = field(repr=False)
-    """The image before the request."""
-    pieces: Iterator[Piece] = field(repr=False)
-    """The pieces that are not decided yet."""
-    results: list[TopicResult] = field(repr=False)
-    """The results of the topics that are decided."""
-
-
 @dataclass(frozen=True, slots=True)
 class DeleteTopics:
     names: tuple[str, ...]
@@ -134,6 +114,26 @@ class DeleteTopics:
 class DeleteTopicsReply:
     offset: Offset = NOT_APPENDED
     results: tuple[TopicResult, ...] = ()
+
+
+class Piece(NamedTuple):
+    """Some records of a request, and the cost of deciding them. A piece without records has only checked something."""
+
+    records: list[MetadataRecord]
+    cost: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContinueTopics:
+    """Decide the next slice of a large request about topics."""
+
+    command: CreateTopics | CreatePartitions | DeleteTopics
+    before: MetadataImage = field(repr=False)
+    """The image before the request."""
+    pieces: Iterator[Piece] = field(repr=False)
+    """The pieces that are not decided yet."""
+    results: list[TopicResult] = field(repr=False)
+    """The results of the topics that are decided."""
 
 
 # --- configs and features ------------------------------------------------------------------------------------------

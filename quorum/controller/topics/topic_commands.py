@@ -9,11 +9,10 @@ of twenty-one batches instead, if the level of metadata.version allows transacti
 """
 
 import random
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import MetadataRecord, RemoveTopic
+from metadata_log.format.records import MetadataRecord
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.protocol.commands import (
@@ -37,7 +36,7 @@ from quorum.controller.protocol.happenings import (
     TopicsDeleted,
     first_few,
 )
-from quorum.controller.topics.topic_pieces import TopicPieces, named_twice
+from quorum.controller.topics.topic_pieces import TopicPieces, deleted
 
 
 class Topics:
@@ -65,31 +64,6 @@ class Topics:
         results: list[TopicResult] = []
         pieces = self._pieces.grown(image, command, view, results)
         return self._next(ContinueTopics(command, image, pieces, results), is_large=is_large)
-
-    def go_on(self, rest: ContinueTopics) -> Decision:
-        """Decides the next slice of a large request. The reply of the last slice has the results of all topics."""
-        return self._next(rest, is_large=True)
-
-    def _next(self, rest: ContinueTopics, *, is_large: bool) -> Decision:
-        command = rest.command
-        transaction = type(command).__name__ if is_large and not command.validate_only else ""
-        records: list[MetadataRecord] = []
-        cost = 0
-        for piece in rest.pieces:
-            records += piece.records
-            cost += piece.cost
-            if is_large and cost >= self._config.transaction_slice_records:
-                return Decision(tuple(records), FollowUpReply(), rest, transaction=transaction)
-        results = tuple(rest.results)
-        if isinstance(command, CreateTopics):
-            reply: CommandReply = CreateTopicsReply(results=results)
-            story = _story(TopicsCreated, results, [result.partitions for result in results])
-        else:
-            reply = CreatePartitionsReply(results=results)
-            added = [result.partitions - _partition_count(rest.before, result.name) for result in results]
-            story = _story(PartitionsAdded, results, added)
-        has_written = not command.validate_only and any(result.error is ErrorCode.NONE for result in results)
-        return Decision(tuple(records), reply, happenings=story if has_written else (), transaction=transaction)
 
     def _is_large(
         self, image: MetadataImage, partition_counts: Iterable[int], *, topic_count: int, config_count: int
@@ -131,21 +105,45 @@ class Topics:
                 f"the request deletes {len(command.names):,} topics; at most {self._config.records_max:,} are allowed in "
                 f"one request; nothing was done",
             )
-        named = Counter(command.names)
-        records: list[MetadataRecord] = []
         results: list[TopicResult] = []
-        for name in command.names:
-            topic = image.topic(name)
-            if named[name] > 1:
-                rejected = named_twice(name, named[name])
-                results.append(TopicResult(name, rejected.code, rejected.message))
-            elif topic is None:
-                results.append(TopicResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"))
-            else:
-                records.append(RemoveTopic(name, topic.topic_id))
-                results.append(TopicResult(name, topic_id=topic.topic_id, partitions=topic.partition_count))
-        story = _story(TopicsDeleted, results, [result.partitions for result in results]) if records else ()
-        return Decision(tuple(records), DeleteTopicsReply(results=tuple(results)), happenings=story)
+        pieces = deleted(image, command, results)
+        is_large = allows_transactions(image) and len(command.names) > self._config.transaction_slice_records
+        return self._next(ContinueTopics(command, image, pieces, results), is_large=is_large)
+
+    # --- slices ----------------------------------------------------------------------------------------------------
+
+    def go_on(self, rest: ContinueTopics) -> Decision:
+        """Decides the next slice of a large request. The reply of the last slice has the results of all topics."""
+        return self._next(rest, is_large=True)
+
+    def _next(self, rest: ContinueTopics, *, is_large: bool) -> Decision:
+        command = rest.command
+        only_validates = not isinstance(command, DeleteTopics) and command.validate_only
+        transaction = type(command).__name__ if is_large and not only_validates else ""
+        records: list[MetadataRecord] = []
+        cost = 0
+        for piece in rest.pieces:
+            records += piece.records
+            cost += piece.cost
+            if is_large and cost >= self._config.transaction_slice_records:
+                return Decision(tuple(records), FollowUpReply(), rest, transaction=transaction)
+        reply, story = _finished(rest)
+        has_written = not only_validates and any(result.error is ErrorCode.NONE for result in rest.results)
+        return Decision(tuple(records), reply, happenings=story if has_written else (), transaction=transaction)
+
+
+def _finished(rest: ContinueTopics) -> tuple[CommandReply, tuple[Happening, ...]]:
+    """The reply to a request whose last slice is decided, and its story."""
+    results = tuple(rest.results)
+    counts = [result.partitions for result in results]
+    match rest.command:
+        case CreateTopics():
+            return CreateTopicsReply(results=results), _story(TopicsCreated, results, counts)
+        case DeleteTopics():
+            return DeleteTopicsReply(results=results), _story(TopicsDeleted, results, counts)
+        case CreatePartitions():
+            added = [result.partitions - _partition_count(rest.before, result.name) for result in results]
+            return CreatePartitionsReply(results=results), _story(PartitionsAdded, results, added)
 
 
 def _story(

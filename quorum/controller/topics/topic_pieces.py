@@ -18,7 +18,7 @@ from typing import Final
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ZERO_UUID, NodeId, Uuid
-from metadata_log.format.records import RECOVERED, TOPIC_RESOURCE, Config, MetadataRecord, Partition, Topic
+from metadata_log.format.records import RECOVERED, TOPIC_RESOURCE, Config, MetadataRecord, Partition, RemoveTopic, Topic
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.target_replicas import target_of
@@ -26,6 +26,7 @@ from quorum.controller.protocol.commands import (
     DEFAULT_COUNT,
     CreatePartitions,
     CreateTopics,
+    DeleteTopics,
     NewPartitions,
     NewTopic,
     Piece,
@@ -76,7 +77,7 @@ class TopicPieces:
         for topic in command.topics:
             try:
                 if named[topic.name] > 1:
-                    raise named_twice(topic.name, named[topic.name])
+                    raise _named_twice(topic.name, named[topic.name])
                 _check_new_name(image, topic.name, taken)
                 yield from self._create_one(image, topic, view, results, validate_only=command.validate_only)
                 taken[collision_key(topic.name)] = topic.name
@@ -138,7 +139,7 @@ class TopicPieces:
         for grow in command.topics:
             try:
                 if named[grow.name] > 1:
-                    raise named_twice(grow.name, named[grow.name])
+                    raise _named_twice(grow.name, named[grow.name])
                 yield from self._grow_one(image, grow, view, results, validate_only=command.validate_only)
             except Rejected as e:
                 results.append(TopicResult(grow.name, e.code, e.message))
@@ -221,6 +222,23 @@ class TopicPieces:
             yield assignment[first : first + size] or view.placer.place(size, replication_factor)
 
 
+def deleted(image: MetadataImage, command: DeleteTopics, results: list[TopicResult]) -> Iterator[Piece]:
+    """The pieces of deletions of topics: a record each, which takes all partitions along."""
+    named = Counter(command.names)
+    for name in command.names:
+        topic = image.topic(name)
+        records: list[MetadataRecord] = []
+        if named[name] > 1:
+            rejected = _named_twice(name, named[name])
+            results.append(TopicResult(name, rejected.code, rejected.message))
+        elif topic is None:
+            results.append(TopicResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"))
+        else:
+            records = [RemoveTopic(name, topic.topic_id)]
+            results.append(TopicResult(name, topic_id=topic.topic_id, partitions=topic.partition_count))
+        yield Piece(records, _TOPIC_COST)
+
+
 def _partition_pieces(
     topic_id: Uuid, first: int, placed: Iterator[Sequence[tuple[NodeId, ...]]], view: BrokerView
 ) -> Iterator[Piece]:
@@ -242,7 +260,7 @@ def _new_partitions(
 # --- checks --------------------------------------------------------------------------------------------------------
 
 
-def named_twice(name: str, times: int) -> Rejected:
+def _named_twice(name: str, times: int) -> Rejected:
     """The refusal of a topic that the request names several times."""
     return Rejected(ErrorCode.INVALID_REQUEST, f"topic {name[:60]!r} is named {times} times in this request")
 

@@ -13,6 +13,8 @@ from quorum.controller.protocol.commands import (
     CreatePartitionsReply,
     CreateTopics,
     CreateTopicsReply,
+    DeleteTopics,
+    DeleteTopicsReply,
     NewPartitions,
     NewTopic,
 )
@@ -93,6 +95,20 @@ def test_topics_grow_in_slices_too() -> None:
     assert isinstance(reply, CreatePartitionsReply)
     assert [result.error for result in reply.results] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert many[-1].happenings[0].partitions == 997  # type: ignore[union-attr]
+
+
+def test_topics_are_deleted_in_slices_too() -> None:
+    """A topic goes with all of its partitions; what cannot be deleted has its own result."""
+    cluster = of_slices()
+    cluster.run(CreateTopics(tuple(NewTopic(f"t{number}", 1, 1) for number in range(60))))
+    many = decisions(cluster, DeleteTopics((*(f"t{number}" for number in range(60)), "none", "t7")))
+
+    assert len(many) > 5 and {each.transaction for each in many} == {"DeleteTopics"}
+    assert [topic.name for topic in cluster.image.topics()] == ["t7"]
+    reply = many[-1].reply
+    assert isinstance(reply, DeleteTopicsReply)
+    assert len(reply.results) == 62 and sum(not result.error for result in reply.results) == 59
+    assert many[-1].happenings[0].partitions == 59  # type: ignore[union-attr]
 
 
 def test_a_large_validation_writes_nothing() -> None:

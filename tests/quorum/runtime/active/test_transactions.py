@@ -1,7 +1,9 @@
 """A request of several batches is one transaction: nothing else is decided meanwhile, and all of it is done, or nothing."""
 
+import asyncio
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +36,7 @@ from quorum.controller.protocol.commands import (
     CreateTopicsReply,
     NewPartitions,
     NewTopic,
+    RegisterBrokerReply,
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
@@ -43,8 +46,10 @@ from quorum.runtime.node import Node
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, ReadView, Refused, SnapshotMarked
 from quorum.runtime.protocol.world import Answer, BrokerFetch, Event, Read, ReplyTo, SnapshotWanted, Submission
+from tests.quorum.controller.cluster import incarnation, registration
 from tests.quorum.runtime.active.brokers import register, uuid
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
+from tests.quorum.runtime.quorum_of_three import quorum_of_three, until
 from tests.sim.world.disk import MemoryDirectory
 
 CONFIG = NodeConfig(
@@ -376,3 +381,24 @@ def test_growth_is_a_transaction_too() -> None:
     settle(lone)
     assert written(lone.node, begin) == [BeginTransaction, Partition, EndTransaction]
     assert lone.node.state.committed.partition_count == 20
+
+
+@pytest.mark.slow
+async def test_three_controllers_create_what_no_batch_could_hold(tmp_path: Path) -> None:
+    """Over gRPC: 15,000 partitions in one request, and a second client's request beside it; all three images agree."""
+    async with quorum_of_three(tmp_path) as quorum, quorum.client() as client, quorum.client() as other:
+        await client.list_topics()
+        leader = next(each for each in quorum.loops.values() if each.status().is_active)
+        registered = await leader.submit(registration(7), 10_000)
+        assert isinstance(registered, RegisterBrokerReply)
+        fetch = MetadataFetch(7, registered.broker_epoch, incarnation(7), 0, 0, b"", False, False, (), 0, 1 << 20)
+        where = leader.node.state.applied
+        chain, epoch = leader.node.log.chain_at(where), leader.node.log.shape.epoch_below(where)
+        assert chain is not None and epoch is not None
+        await leader.metadata_fetch(replace(fetch, offset=where, epoch=epoch, chain=chain))
+        await asyncio.gather(client.create_topic("large", 15_000, 1), other.create_topic("small", 1, 1))
+        await until(lambda: len({each.status().applied_offset for each in quorum.loops.values()}) == 1)
+        images = [each.node.state.committed for each in quorum.loops.values()]
+        assert {image.digest for image in images} == {images[0].digest}
+        assert images[0].partition_count == 15_001
+        assert leader.tallies.transactions.values[("ended",)] == 1
