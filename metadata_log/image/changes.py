@@ -44,7 +44,8 @@ class Changes:
     """Resources with a key that was set or removed."""
     features: set[str] = field(default_factory=set)
     others: bool = False
-    """Something else changed: quotas, producer ids, ACLs, SCRAM credentials, delegation tokens, request outcomes."""
+    """Something else changed: quotas, producer ids, ACLs, SCRAM credentials, delegation tokens, request outcomes, modes
+    of brokers."""
 
     def topic_created(self, topic_id: Uuid) -> None:
         self.created_topics.add(topic_id)

@@ -31,9 +31,12 @@ from metadata_log.format.ids import NODE_ID_MAX, NodeId, Offset, Uuid, uuid_text
 from metadata_log.format.partition_runs import PartitionRun
 from metadata_log.format.records import (
     FROM_OFFSET,
+    MAINTENANCE_MODE,
     METADATA_VERSION,
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
+    MODE_REASON_CHARS_MAX,
+    NO_MODE,
     PAYLOAD_HASH_BYTES,
     PRINCIPAL_CHARS_MAX,
     REMEMBERED_REPLY_BYTES_MAX,
@@ -42,6 +45,7 @@ from metadata_log.format.records import (
     STATE_SINCE_MS_MAX,
     TOPIC_RESOURCE,
     AccessControlEntry,
+    BrokerMode,
     BrokerRegistrationChange,
     ClearElr,
     ClientQuota,
@@ -101,6 +105,7 @@ class MetadataDelta(TopicDelta):
     _tokens: Edits[str, DelegationToken] = Edits("delegation_tokens")
     _request_outcomes: Edits[int, RequestOutcome] = Edits("request_outcomes")
     _request_slots: Edits[Uuid, int] = Edits("request_slots")
+    _broker_modes: Edits[NodeId, BrokerMode] = Edits("broker_modes")
 
     def __init__(self, image: MetadataImage, *, kind: DeltaKind = DeltaKind.STRICT) -> None:
         super().__init__(image, kind=kind)
@@ -291,9 +296,29 @@ class MetadataDelta(TopicDelta):
 
     def _unregister_broker(self, record: UnregisterBroker, offset: Offset) -> None:
         self._registration(record.broker_id, record.broker_epoch)
+        if record.broker_id in self._broker_modes:
+            raise Misfit(f"broker {record.broker_id} has a mode that an operator has set")
         self._drop(self._brokers, record.broker_id, "broker")
         self._all_registered.clear()
         self.changed.brokers.add(record.broker_id)
+
+    def _broker_mode(self, record: BrokerMode, offset: Offset) -> None:
+        broker_id = record.broker_id
+        if not (
+            NO_MODE <= record.mode <= MAINTENANCE_MODE
+            and len(record.reason) <= MODE_REASON_CHARS_MAX
+            and 0 <= record.since_ms <= STATE_SINCE_MS_MAX
+        ):
+            raise Misfit(f"mode {record.mode} of broker {broker_id}: a field is out of its limits")
+        if self._kind is not DeltaKind.FOLDING and broker_id not in self._brokers:
+            raise Misfit(f"a mode of broker {broker_id}, which is not registered")
+        self.changed.others = True
+        if record.mode != NO_MODE:
+            self._put(self._broker_modes, broker_id, record)
+        elif self._kind is DeltaKind.LOADING:
+            raise Misfit(f"broker {broker_id} without a mode")
+        elif broker_id in self._broker_modes:
+            self._drop(self._broker_modes, broker_id, "mode")
 
     def _register_controller(self, record: RegisterController, offset: Offset) -> None:
         self._put(self._controllers, record.controller_id, record)
@@ -349,6 +374,11 @@ REPLAYS: Final[dict[type, Replays]] = {
     ),
     UnregisterBroker: Replays(MetadataDelta._unregister_broker, lambda r: (("broker", str(r.broker_id)),)),
     BrokerRegistrationChange: Replays(MetadataDelta._change_registration, lambda r: (("broker", str(r.broker_id)),)),
+    BrokerMode: Replays(
+        MetadataDelta._broker_mode,
+        lambda r: (("broker-mode", str(r.broker_id)),),
+        lambda r: b"\x0b" + by_number(r.broker_id),
+    ),
     RegisterController: Replays(
         MetadataDelta._register_controller,
         lambda r: (("controller", str(r.controller_id)),),

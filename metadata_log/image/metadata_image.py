@@ -13,8 +13,8 @@ Example:
 
 Invariants, recomputed by `check_invariants`: digest and counts agree with `canonical_records`; names and live topic ids
 are one to one; every topic has partitions 0..n-1 with the leader in the ISR (or no leader) and the ISR within the
-replicas; the index from broker to topics counts exactly the replicas; configs of topics belong to live topics; request
-ids and slots are one to one.
+replicas; the index from broker to topics counts exactly the replicas; configs of topics belong to live topics, and
+modes to registered brokers; request ids and slots are one to one.
 """
 
 from bisect import bisect_left
@@ -30,6 +30,7 @@ from metadata_log.format.records import (
     METADATA_VERSION_MIN,
     TOPIC_RESOURCE,
     AccessControlEntry,
+    BrokerMode,
     ClientQuota,
     Config,
     DelegationToken,
@@ -106,6 +107,8 @@ class MetadataImage:
     """Request id -> slot."""
     newest_request: RequestOutcome | None = None
     """The outcome with the highest offset."""
+    broker_modes: ShardedMap[NodeId, BrokerMode] = field(default_factory=ShardedMap)
+    """The modes that operators have set, each of a registered broker."""
 
     @property
     def offset(self) -> Offset:
@@ -210,6 +213,7 @@ class MetadataImage:
         yield from self.scram_credentials.values()
         yield from self.delegation_tokens.values()
         yield from self.request_outcomes.values()
+        yield from self.broker_modes.values()
 
     def check_invariants(self) -> None:
         """Recompute everything that is kept incrementally, and assert that it agrees. O(image)."""
@@ -229,6 +233,7 @@ class MetadataImage:
         for broker_id, registration in self.brokers.items():
             assert broker_id == registration.broker_id, registration
             assert registration.broker_epoch >= 0, registration
+        assert all(broker_id in self.brokers for broker_id in self.broker_modes), self
         for (resource_type, name), config in self.configs.items():
             assert config, (resource_type, name)
             assert resource_type != TOPIC_RESOURCE or name in self.topic_ids, name

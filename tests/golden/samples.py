@@ -5,10 +5,14 @@ from metadata_log.format.codec import encode_records
 from metadata_log.format.ids import NO_LEADER
 from metadata_log.format.records import (
     EXTERNAL_DATA_PLANE,
+    FENCED_MODE,
+    MAINTENANCE_MODE,
     NO_DATA_PLANE,
+    NO_MODE,
     AbortTransaction,
     AccessControlEntry,
     BeginTransaction,
+    BrokerMode,
     BrokerRegistrationChange,
     ClearElr,
     ClientQuota,
@@ -94,6 +98,9 @@ RECORDS: tuple[Record, ...] = (
     RegisterBroker(
         4, ID_A, (PLAIN,), (), None, True, False, (ID_B,), 79, EXTERNAL_DATA_PLANE, "operator", 1_700_000_000_000
     ),
+    BrokerMode(7, FENCED_MODE, "its disk is slow", 1_700_000_000_000),
+    BrokerMode(8, MAINTENANCE_MODE),
+    BrokerMode(7, NO_MODE),
 )
 
 

@@ -33,10 +33,15 @@ from typing import TypeAlias
 
 from metadata_log.format.records.brokers import (
     EXTERNAL_DATA_PLANE,
+    FENCED_MODE,
+    MAINTENANCE_MODE,
+    MODE_REASON_CHARS_MAX,
     NO_DATA_PLANE,
+    NO_MODE,
     STATE_REASON_CHARS_MAX,
     STATE_REASONS,
     STATE_SINCE_MS_MAX,
+    BrokerMode,
     BrokerRegistrationChange,
     RegisterBroker,
     RegisterController,
@@ -111,12 +116,16 @@ __all__ = [
     "ELR_VERSION_MAX",
     "EXTERNAL_DATA_PLANE",
     "FEATURES",
+    "FENCED_MODE",
     "FIRST_CONTROL_TYPE",
     "FROM_OFFSET",
+    "MAINTENANCE_MODE",
     "METADATA_VERSION",
     "METADATA_VERSION_MAX",
     "METADATA_VERSION_MIN",
+    "MODE_REASON_CHARS_MAX",
     "NO_DATA_PLANE",
+    "NO_MODE",
     "PAYLOAD_HASH_BYTES",
     "PRINCIPAL_CHARS_MAX",
     "RECORD_TYPES",
@@ -134,6 +143,7 @@ __all__ = [
     "AbortTransaction",
     "AccessControlEntry",
     "BeginTransaction",
+    "BrokerMode",
     "BrokerRegistrationChange",
     "ClearElr",
     "ClientQuota",
@@ -180,6 +190,7 @@ MetadataRecord: TypeAlias = (
     RegisterBroker
     | UnregisterBroker
     | BrokerRegistrationChange
+    | BrokerMode
     | RegisterController
     | Topic
     | RemoveTopic

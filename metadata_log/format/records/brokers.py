@@ -18,6 +18,13 @@ STATE_REASON_CHARS_MAX = 64
 STATE_SINCE_MS_MAX = 253_402_300_799_999
 """Maximum of `since_ms`: the end of the year 9999, the last that tools can show."""
 
+NO_MODE = 0
+FENCED_MODE = 1
+MAINTENANCE_MODE = 2
+"""The modes of brokers that an operator sets (`BrokerMode`)."""
+MODE_REASON_CHARS_MAX = 200
+"""Maximum length of an operator's reason for a mode."""
+
 
 @record(0)
 class RegisterBroker(NamedTuple):
@@ -61,6 +68,23 @@ class BrokerRegistrationChange(NamedTuple):
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
     log_dirs: tuple[Uuid, ...] | None = None
+    reason: str = ""
+    since_ms: int = 0
+
+
+@record(61)
+class BrokerMode(NamedTuple):
+    """An operator has set the mode of a broker id. Canonical. NO_MODE ends the mode.
+
+    FENCED_MODE        the broker stays fenced, whatever the broker says
+    MAINTENANCE_MODE   the broker leads only where no other active broker is in the ISR, and gets no new replicas
+
+    The mode belongs to the broker id, and not to a registration: the mode survives the registration of another process.
+    `reason` is the operator's text. `since_ms` is the time of day of the controller that decided, in ms since 1970.
+    """
+
+    broker_id: NodeId
+    mode: int
     reason: str = ""
     since_ms: int = 0
 

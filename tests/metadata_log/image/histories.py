@@ -9,11 +9,15 @@ from metadata_log.format.codec import encode_records
 from metadata_log.format.ids import NO_LEADER, Uuid
 from metadata_log.format.records import (
     BROKER_RESOURCE,
+    FENCED_MODE,
     FROM_OFFSET,
+    MAINTENANCE_MODE,
     METADATA_VERSION,
     METADATA_VERSION_MAX,
+    NO_MODE,
     TOPIC_RESOURCE,
     AccessControlEntry,
+    BrokerMode,
     BrokerRegistrationChange,
     ClearElr,
     ClientQuota,
@@ -165,13 +169,17 @@ class History:
     def broker_change(self) -> Iterator[MetadataRecord]:
         broker_id = self.dice.randrange(6)
         now = self.image.brokers.get(broker_id)
-        kind = self.dice.randrange(5)
+        kind = self.dice.randrange(7)
         if now is None or kind == 0:
             yield broker(broker_id, incarnation=self.dice.randrange(1, 4))
         elif kind == 1:
+            yield BrokerMode(broker_id, NO_MODE)
             yield UnregisterBroker(broker_id, now.broker_epoch)
         elif kind == 2:
             yield now
+        elif kind < 5:
+            mode = self.dice.choice((NO_MODE, FENCED_MODE, MAINTENANCE_MODE))
+            yield BrokerMode(broker_id, mode, self.dice.choice(("", "why", "é")), self.dice.randrange(3))
         else:
             why = ("caught_up", 1_700_000_000_000 + now.broker_epoch) if now.fenced else ("", 0)
             yield BrokerRegistrationChange(broker_id, now.broker_epoch, not now.fenced, None, None, *why)

@@ -5,16 +5,20 @@ import pytest
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import NO_LEADER, ZERO_UUID
 from metadata_log.format.records import (
+    FENCED_MODE,
     FIRST_CONTROL_TYPE,
     FROM_OFFSET,
+    MAINTENANCE_MODE,
     METADATA_VERSION,
     METADATA_VERSION_MAX,
+    NO_MODE,
     RECORD_TYPES,
     RECOVERING,
     TOPIC_RESOURCE,
     AbortTransaction,
     AccessControlEntry,
     BeginTransaction,
+    BrokerMode,
     BrokerRegistrationChange,
     ClearElr,
     ClientQuota,
@@ -226,6 +230,11 @@ MISFITS: dict[str, MetadataRecord] = {
     "broker 1 registers with epoch 1": broker(1, incarnation=2, broker_epoch=1),
     "broker 5 registers with epoch 1": broker(5, broker_epoch=1),
     "broker id -4": broker(-4),
+    "mode 3 of broker 1": BrokerMode(1, 3),
+    "mode -1 of broker 1": BrokerMode(1, -1),
+    "mode 1 of broker 1": BrokerMode(1, FENCED_MODE, "x" * 201),
+    "mode 2 of broker 1": BrokerMode(1, MAINTENANCE_MODE, since_ms=-1),
+    "a mode of broker 7, which is not registered": BrokerMode(7, FENCED_MODE),
     "without an epoch": broker(1, broker_epoch=-2),
     "does not exist": Config(TOPIC_RESOURCE, "missing", "k", "v"),
     "no topic 'missing'": ClearElr("missing", None),
@@ -249,6 +258,21 @@ def test_a_record_that_does_not_fit_is_refused(reason: str, record: MetadataReco
     assert reason in str(caught.value)
     assert caught.value.offset == 77
     assert isinstance(caught.value, LogFormatError)
+
+
+def test_a_mode_belongs_to_the_broker_id_until_it_ends() -> None:
+    """The mode survives a new process of the broker; no broker with a mode is unregistered; an ended mode leaves nothing."""
+    image = replayed(BASE, BrokerMode(1, FENCED_MODE, "slow disk", 1_000), broker(1, incarnation=2))
+    assert image.broker_modes[1] == BrokerMode(1, FENCED_MODE, "slow disk", 1_000)
+    with pytest.raises(InvalidRecord, match="has a mode"):
+        MetadataDelta(image).replay(UnregisterBroker(1, image.brokers[1].broker_epoch), 9)
+    loaded = replayed(EMPTY_IMAGE, *image.canonical_records(), kind=DeltaKind.LOADING)
+    assert loaded.broker_modes == image.broker_modes
+    drained = replayed(BASE, BrokerMode(1, MAINTENANCE_MODE))
+    assert drained.digest != BASE.digest
+    assert replayed(drained, BrokerMode(1, NO_MODE), BrokerMode(1, NO_MODE)).digest == BASE.digest
+    gone = replayed(drained, BrokerMode(1, NO_MODE), UnregisterBroker(1, 1))
+    gone.check_invariants()
 
 
 def test_an_acl_is_made_once_and_producer_ids_only_grow() -> None:
@@ -277,6 +301,7 @@ def test_a_replica_may_stay_on_a_broker_that_was_unregistered() -> None:
         broker(4, broker_epoch=FROM_OFFSET),
         Config(4, "", "k", None),
         FeatureLevel("f", 0),
+        BrokerMode(1, NO_MODE),
         ClientQuota((QuotaEntity("user", None),), "rate", None),
     ],
 )
