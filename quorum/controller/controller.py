@@ -59,6 +59,7 @@ from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders
 from quorum.controller.protocol.feature_commands import UpdateFeatures
+from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments
 from quorum.controller.topics.configs import alter_configs
 from quorum.controller.topics.topic_commands import Topics
@@ -171,6 +172,10 @@ class Controller:
                 return brokers.unregister(image, command, now_ms)
             case FenceBroker():
                 return brokers.fence(image, command, now_ms)
+            case DrainBroker():
+                return brokers.drain(image, command, now_ms)
+            case EndBrokerMode():
+                return brokers.end_mode(image, command, now_ms)
             case ContinueFencing():
                 return brokers.continue_fencing(image, command, now_ms)
             case FenceExpiredBrokers():

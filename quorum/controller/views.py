@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, Uuid
 from metadata_log.format.partition_state import LEADER
-from metadata_log.format.records import TOPIC_RESOURCE, RegisterBroker
+from metadata_log.format.records import TOPIC_RESOURCE, BrokerMode, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.brokers.contact import BrokerState, shown_state
@@ -136,6 +136,8 @@ class BrokerListing(NamedTuple):
     led_partitions: int
     replicas: int
     session_deadline_ms: int | None = None
+    mode: BrokerMode | None = None
+    """The mode that an operator has given to the broker id."""
 
 
 BrokerCounts: TypeAlias = tuple[Counter[NodeId], Counter[NodeId]]
@@ -169,7 +171,13 @@ def list_brokers(
     for broker_id in registered[:limit]:
         registration = image.brokers[broker_id]
         found = BrokerListing(
-            registration, shown_state(registration), None, None, led[broker_id], replicas[broker_id], None
+            registration,
+            shown_state(registration),
+            None,
+            None,
+            led[broker_id],
+            replicas[broker_id],
+            mode=image.broker_modes.get(broker_id),
         )
         if controller is not None:
             standing = controller.standing(image, broker_id)

@@ -72,6 +72,8 @@ class Cluster:
         repeating = RetryingClient(self, "k1") if self.options.request_ids else SimClient(self, "k1", repeats=True)
         self.clients = (SimClient(self, "k0", repeats=False), repeating)
         self.client_every_ms = self.options.client_every_ms
+        self.is_calm = False
+        """True from the beginning of the healing on: operators end what they have begun."""
         self.forger = Forger(self.options.forged_chance, random.Random(f"{seed} forger"), self.coverage)
         self.is_idle = False
         """Nobody asks for anything any more."""

@@ -62,6 +62,7 @@ class Healing:
     def _stop_faults(self, core: "list[SimController]", others: "list[SimController]") -> None:
         self._cluster.faults.stop(others)
         self._cluster.forger.stop()
+        self._cluster.is_calm = True
         self._cluster.network.heal()
         self._cluster.client_every_ms = max(CLIENT_EVERY_MS, self._cluster.options.client_every_ms)
         for controller in self._cluster.controllers:

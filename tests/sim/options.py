@@ -95,6 +95,8 @@ class Options(NamedTuple):
     """How long a node rests between two turns although it has more to do, so that much can happen inside of a transaction."""
     reassign_chance: float = 0.0
     """How often a client asks for reassignments instead of doing something else."""
+    mode_chance: float = 0.0
+    """How often a client fences or drains a broker, or ends that, instead of doing something else."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -291,5 +293,12 @@ def _reassigning(drawn: Options, rng: random.Random) -> Options:
     return drawn._replace(reassign_chance=rng.choice((0.05, 0.2, 0.4)))
 
 
-_LATER: Final = (_rot, _splits, _brokers_away, _disks_and_links, _balancing, _transactions, _reassigning)
+def _modes(drawn: Options, rng: random.Random) -> Options:
+    """Operators fence and drain brokers. In the other runs a broker is fenced only by its session, or by its own wish."""
+    if not drawn.brokers or rng.random() >= 0.4:
+        return drawn
+    return drawn._replace(mode_chance=rng.choice((0.02, 0.1, 0.3)))
+
+
+_LATER: Final = (_rot, _splits, _brokers_away, _disks_and_links, _balancing, _transactions, _reassigning, _modes)
 """One step after the other: a later one sees what the earlier ones have drawn."""

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from metadata_log.format.records.brokers import BrokerMode
 from metadata_log.format.records.registry import FeatureRange
 from metadata_log.format.records.settings import FeatureLevel
 from metadata_log.format.records.topics import ClearElr, Partition, PartitionChange
@@ -70,6 +71,7 @@ RECORD_LEVELS: Final[dict[type, int]] = {
     EndTransaction: 2,
     AbortTransaction: 2,
     ClearElr: 2,
+    BrokerMode: 2,
 }
 """Record class -> the level that every record of the class needs."""
 

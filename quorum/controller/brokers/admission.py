@@ -1,7 +1,7 @@
 """The operator's requests to fence or to unregister a broker. The controller refuses a request whose effect would not last.
 
-    FenceBroker        refused for a live broker: its next fetch would unfence the broker within milliseconds, but its leaderships
-                       and its places in ISRs would stay lost
+    FenceBroker        below `metadata.version` 2 refused for a live broker: its next fetch would unfence the broker within
+                       milliseconds, but its leaderships and its places in ISRs would stay lost. From 2 on a fence lasts (`modes`)
     UnregisterBroker   refused for a live broker: the broker would register again at once. Refused for a broker with replicas:
                        partitions would name a broker that does not exist
 

@@ -13,15 +13,24 @@ partitions. Every partition is in a valid state. Controller 2 gives broker 7 a w
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, id_shown, uuid_text
-from metadata_log.format.records import BrokerRegistrationChange, Config, MetadataRecord, RegisterBroker
+from metadata_log.format.records import (
+    NO_MODE,
+    BrokerMode,
+    BrokerRegistrationChange,
+    Config,
+    MetadataRecord,
+    RegisterBroker,
+)
 from metadata_log.format.records import UnregisterBroker as UnregisterBrokerRecord
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.admission import check_may_be_fenced, check_may_be_unregistered
 from quorum.controller.brokers.contact import BrokerState, Next, next_state, state_of
 from quorum.controller.brokers.departures import Cause, Departures
+from quorum.controller.brokers.modes import Modes, check_reason, knows_modes
 from quorum.controller.brokers.registration import check_registration, may_have_lost_records, registration_record
 from quorum.controller.brokers.returns import Returns
 from quorum.controller.brokers.sessions import Session, Sessions
@@ -58,6 +67,7 @@ from quorum.controller.protocol.happenings import (
     Registration,
     StateReason,
 )
+from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
 
 
 class Brokers:
@@ -71,6 +81,7 @@ class Brokers:
         self._departures = Departures(config, self.views)
         self._shutdowns = Shutdowns(config, self.sessions, self.views, self._state_records)
         self._returns = Returns(config, self.views)
+        self._modes = Modes(config, self.views, self._state_records, self._returns)
 
     def at(self, wall_ms: int) -> None:
         """Sets the time of day of the next decision, for the records that change a broker's state."""
@@ -88,6 +99,7 @@ class Brokers:
         self._departures.clear()
         self._shutdowns.clear()
         self._returns.clear()
+        self._modes.clear()
 
     # --- registration ----------------------------------------------------------------------------------------------
 
@@ -140,9 +152,10 @@ class Brokers:
         broker = self._registered(image, command.broker_id)
         check_may_be_unregistered(image, broker, self.sessions, now_ms)
         self._forget(broker.broker_id)
+        mode = (BrokerMode(broker.broker_id, NO_MODE),) if broker.broker_id in image.broker_modes else ()
         record = UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)
         gone = BrokerUnregistered(broker.broker_id, broker.broker_epoch)
-        return Decision((record,), UnregisterBrokerReply(), happenings=(gone,))
+        return Decision((*mode, record), UnregisterBrokerReply(), happenings=(gone,))
 
     def _registered(self, image: MetadataImage, broker_id: NodeId) -> RegisterBroker:
         broker: RegisterBroker | None = image.brokers.get(broker_id)
@@ -183,11 +196,35 @@ class Brokers:
         return Decision((*left.changes, fence), reply, happenings=(fenced, *left.happenings))
 
     def fence(self, image: MetadataImage, command: FenceBroker, now_ms: int) -> Decision:
-        """Raises ControllerError: BROKER_ID_NOT_REGISTERED, POLICY_VIOLATION."""
+        """Decides the next slice of an operator's fencing. The last slice has the fence and the mode, in this order.
+
+        Below the level of modes the fence lasts until the broker's next fetch, so a live broker is refused.
+
+        Raises:
+            ControllerError: BROKER_ID_NOT_REGISTERED, INVALID_REQUEST, POLICY_VIOLATION.
+        """
         broker = self._registered(image, command.broker_id)
-        check_may_be_fenced(broker, self.sessions, now_ms)
+        check_reason(command.reason)
+        lasts = knows_modes(image)
+        if not lasts:
+            check_may_be_fenced(broker, self.sessions, now_ms)
         reply = FenceBrokerReply(broker_id=broker.broker_id)
-        return self._fence(image, broker, Cause(StateReason.OPERATOR), reply, now_ms)
+        if command.validate_only:
+            return Decision((), reply)
+        fencing = self._fence(image, broker, Cause(StateReason.OPERATOR), reply, now_ms)
+        if not lasts:
+            return fencing
+        if fencing.then is not None:
+            return replace(fencing, then=command)
+        return self._modes.with_fence(image, broker.broker_id, command.reason, fencing)
+
+    def drain(self, image: MetadataImage, command: DrainBroker, now_ms: int) -> Decision:
+        """Raises ControllerError: BROKER_ID_NOT_REGISTERED, and those of `Modes.drain`."""
+        return self._modes.drain(image, self._registered(image, command.broker_id), command, now_ms)
+
+    def end_mode(self, image: MetadataImage, command: EndBrokerMode, now_ms: int) -> Decision:
+        """Raises ControllerError: BROKER_ID_NOT_REGISTERED, and those of `Modes.end`."""
+        return self._modes.end(image, self._registered(image, command.broker_id), command, now_ms)
 
     def continue_fencing(self, image: MetadataImage, command: ContinueFencing, now_ms: int) -> Decision:
         """Decides the next slice of a fencing that is under way, even if the broker is heard again; else nothing."""
@@ -224,6 +261,7 @@ class Brokers:
     def due(self, image: MetadataImage, now_ms: int) -> Command | None:
         """Returns a command that is due without a request: the next slice of a stalled fencing, the end of a session, or a new
         controller's look at the partitions without a leader."""
+        self._modes.drop_abandoned(image, now_ms)
         for broker_id in self._departures.stalled(now_ms):
             broker: RegisterBroker | None = image.brokers.get(broker_id)
             if broker is not None and not broker.fenced:
@@ -237,7 +275,11 @@ class Brokers:
         """The time to call `due`; possibly too early."""
         if self._returns.looks:
             return 0  # at once
-        deadlines = (self.sessions.next_deadline_ms(), self._departures.next_deadline_ms())
+        deadlines = (
+            self.sessions.next_deadline_ms(),
+            self._departures.next_deadline_ms(),
+            self._modes.next_deadline_ms(),
+        )
         return min([deadline_ms for deadline_ms in deadlines if deadline_ms is not None], default=None)
 
     # --- contact ---------------------------------------------------------------------------------------------------
@@ -280,9 +322,11 @@ class Brokers:
         ):
             return self._stop(image, broker, now_ms)
         is_caught_up = contact.offset > broker.broker_epoch
+        is_kept_out = broker.broker_id in self.views.of(image).kept_out
         match next_state(
             state,
-            wants_fence=contact.wants_fence or not broker.log_dirs,  # without a directory it has no place for a replica
+            # without a directory the broker has no place for a replica
+            wants_fence=contact.wants_fence or not broker.log_dirs or is_kept_out,
             wants_shut_down=contact.wants_shut_down,
             is_caught_up=is_caught_up,
             is_held=False,

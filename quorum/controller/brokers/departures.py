@@ -93,14 +93,14 @@ class Departures:
         if departure is None or (cause.is_unclean and not departure.cause.is_unclean):
             self._views.bar(broker_id)
             departure = self._by_broker[broker_id] = _Departure(PartitionWalk(image, broker_id, now_ms), cause)
-        active = self._views.of(image).active
+        view = self._views.of(image)
         self._left_at[broker_id] = image.offset
 
         def without(visited: Visited) -> PartitionChange | None:
             is_eligible = is_unclean and broker_id in visited.state[ELR]
             if broker_id not in visited.state[ISR] and not is_eligible:
                 return None
-            builder = visited.builder(image, active, self._config)
+            builder = visited.builder(image, view.active, view.resting, self._config)
             return (builder.distrusting(broker_id) if is_unclean else builder.without(broker_id)).build()
 
         walk, cause = departure

@@ -10,7 +10,8 @@ The walk is soft state. Counter-example without a look of the next controller:
     2  Controller 2 becomes active. It finds broker 7 online, and does not know that broker 7 has just returned.
     3  The partitions of the other two slices have no leader, although broker 7 could lead them, until broker 7 returns once more.
 So a controller that becomes active looks through all partitions once, in slices too. The controller looks once more when an
-operator sets `unclean.leader.election.enable`: a partition without a leader may have one then.
+operator sets `unclean.leader.election.enable`: a partition without a leader may have one then. And the controller looks when an
+operator ends a broker's maintenance: another broker in maintenance may lead a partition that this broker can lead now.
 
 Both walks also finish reassignments that only wait for an active replica of the target (`target_replicas`).
 """
@@ -100,10 +101,13 @@ class Returns:
     def _slice(
         self, walk: PartitionWalk, image: MetadataImage, active: frozenset[NodeId], now_ms: int
     ) -> tuple[PartitionChange, ...]:
+        resting = self._views.of(image).resting
+
         def elect(visited: Visited) -> PartitionChange | None:
-            if visited.state[LEADER] != NO_LEADER and not is_reassigning(visited.state):
+            leader = visited.state[LEADER]
+            if leader != NO_LEADER and leader not in resting and not is_reassigning(visited.state):
                 return None
-            return visited.builder(image, active, self._config).build()
+            return visited.builder(image, active, resting, self._config).build()
 
         return tuple(walk.step(image, elect, self._config, now_ms))
 

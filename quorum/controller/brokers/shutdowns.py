@@ -105,7 +105,8 @@ class Shutdowns:
         A partition without another active member of its ISR or ELR keeps its leader until the broker is fenced. Such a partition
         holds the broker only while another replica of the partition is active.
         """
-        active = self._views.of(image).active - {broker_id}
+        view = self._views.of(image)
+        active = view.active - {broker_id}
         leads = False
         held_before, shutdown.held_by = shutdown.held_by, []
 
@@ -120,7 +121,7 @@ class Shutdowns:
                     if not active.isdisjoint(state[REPLICAS]):
                         shutdown.held_by.append((visited.topic.topic_id, visited.partition))
                     return None
-            return visited.builder(image, active, self._config).without(broker_id).build()
+            return visited.builder(image, active, view.resting, self._config).without(broker_id).build()
 
         changes: list[PartitionChange] = []
         for index, (topic_id, partition) in enumerate(held_before):

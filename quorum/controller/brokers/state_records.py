@@ -38,13 +38,14 @@ class StateRecords:
         )
         if not self._views.of(image).all_read_reasons:
             return record
-        return record._replace(reason=reason.value, since_ms=self._since_ms())
+        return record._replace(reason=reason.value, since_ms=self.since_ms())
 
     def registered(self, image: MetadataImage, record: RegisterBroker) -> RegisterBroker:
         """A new registration, with its reason."""
         if not (reads_reasons(record.features) and self._views.of(image).all_read_reasons):
             return record
-        return record._replace(reason=StateReason.REGISTERED.value, since_ms=self._since_ms())
+        return record._replace(reason=StateReason.REGISTERED.value, since_ms=self.since_ms())
 
-    def _since_ms(self) -> int:
+    def since_ms(self) -> int:
+        """The time of day of the decision at hand, as records have it."""
         return min(max(0, self.wall_ms), STATE_SINCE_MS_MAX)

@@ -76,7 +76,10 @@ def alter_partitions(
             told.note(change, state[ISR])
             state = merge(state, change)
             if change.leader not in (None, command.broker_id):
-                text = f"the change was made, and completed a reassignment: broker {change.leader} leads now"
+                text = (
+                    f"the change was made, and broker {change.leader} leads now: the change completed a reassignment, or "
+                    f"broker {command.broker_id} is in maintenance"
+                )
                 results.append(PartitionAlterationResult(*place, ErrorCode.NEW_LEADER_ELECTED, text))
                 continue
         results.append(
@@ -150,7 +153,7 @@ def _alter(
     _check_members(image, state, alteration, view)
     rules = ElectionRules(image, config, topic.name)
     builder = PartitionChangeBuilder(
-        alteration.topic_id, alteration.partition, state, view.active | {command.broker_id}, rules
+        alteration.topic_id, alteration.partition, state, view.active | {command.broker_id}, view.resting, rules
     )
     return state, builder.with_isr(isr, alteration.leader_recovery_state).build()
 

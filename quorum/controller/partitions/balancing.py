@@ -31,12 +31,12 @@ from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import Decision
 from quorum.controller.protocol.happenings import NAMED_MAX, LeadersBalanced
 
-_Parts: TypeAlias = tuple[object, object]
-"""The topics and the brokers of an image: nothing else decides a check."""
+_Parts: TypeAlias = tuple[object, object, object]
+"""The topics, the brokers and the modes of brokers in an image: nothing else decides a check."""
 
 
 def _parts(image: MetadataImage) -> _Parts:
-    return image.topics_by_id, image.brokers
+    return image.topics_by_id, image.brokers, image.broker_modes
 
 
 def _are_same(some: _Parts, others: _Parts) -> bool:
@@ -52,13 +52,13 @@ class Balancing:
         self._next_ms: int | None = None
         """The time of the next check; None if this controller is not active, or never balances."""
         self._checked: _Parts | None = None
-        """Topics and brokers of the image that the last check found balanced. While they are the same, no check is needed."""
+        """The parts of the image that the last check found balanced. While they are the same, no check is needed."""
         self._reset()
 
     def _reset(self) -> None:
         self._walk: PartitionWalk | None = None
         self._began: _Parts | None = None
-        """Topics and brokers of the image at the begin of this check."""
+        """The parts of the image at the begin of this check."""
         self._preferring: Counter[NodeId] = Counter()
         """For each broker the number of partitions that prefer it."""
         self._returnable: Counter[NodeId] = Counter()

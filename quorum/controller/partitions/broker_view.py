@@ -1,10 +1,24 @@
-"""The active brokers, and the placement of new replicas: computed once for each change of the registrations."""
+"""What brokers may do: be in an ISR, lead, or get new replicas. Computed once for each change of registrations or modes.
+
+                                        in an ISR   leads                            gets new replicas
+    online                              yes         yes                              yes
+    fenced, shutting down, or barred    no          no                               if no broker is left that is online
+    in maintenance, or being drained    yes         if no other member of the ISR    no
+                                                    can lead
+    fenced by an operator               no          no                               no
+
+Example. An operator drains broker 7.
+    1  The controller *rests* broker 7: elections choose others from now on. Slice by slice, its leaderships move.
+    2  The last batch has the mode. Broker 7 stays in the ISRs, so that nothing is under-replicated.
+    3  The ISR of orders-0 is broker 7 alone: broker 7 still leads orders-0, because a drain causes no outage. When broker 8
+       enters the ISR, the same record makes broker 8 the leader.
+"""
 
 import random
 from typing import Final
 
 from metadata_log.format.ids import NodeId
-from metadata_log.format.records import STATE_REASONS, FeatureRange
+from metadata_log.format.records import FENCED_MODE, MAINTENANCE_MODE, STATE_REASONS, FeatureRange
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.placement import Placer, UsableBroker
 
@@ -17,12 +31,29 @@ def reads_reasons(features: tuple[FeatureRange, ...]) -> bool:
 
 
 class BrokerView:
-    """The brokers that may lead and be in an ISR: registered, unfenced, not shutting down, and not barred."""
+    """The brokers of one image, with the soft state of one controller."""
 
-    __slots__ = ("_placer", "_reads_reasons", "_rng", "active", "barred", "brokers")
+    __slots__ = (
+        "_placer",
+        "_reads_reasons",
+        "_rng",
+        "active",
+        "barred",
+        "brokers",
+        "drained",
+        "kept_out",
+        "may_lead",
+        "modes",
+        "resting",
+    )
 
-    def __init__(self, image: MetadataImage, barred: frozenset[NodeId], rng: random.Random) -> None:
+    def __init__(
+        self, image: MetadataImage, barred: frozenset[NodeId], drained: frozenset[NodeId], rng: random.Random
+    ) -> None:
         self.brokers = image.brokers
+        self.modes = image.broker_modes
+        self.drained = drained
+        """Brokers that are being drained over several batches: they have no mode yet."""
         self.barred = barred
         """Brokers that are being fenced over several batches: still unfenced, but the controller gives them nothing."""
         self.active = frozenset(
@@ -30,6 +61,15 @@ class BrokerView:
             for broker in image.brokers.unordered_values()
             if not broker.fenced and not broker.in_controlled_shutdown and broker.broker_id not in barred
         )
+        """The brokers that may be in an ISR: registered, unfenced, not shutting down, and not barred."""
+        self.kept_out = frozenset(each.broker_id for each in self.modes.unordered_values() if each.mode == FENCED_MODE)
+        """The brokers that an operator has fenced: they stay fenced, whatever they say."""
+        self.resting = drained | {
+            each.broker_id for each in self.modes.unordered_values() if each.mode == MAINTENANCE_MODE
+        }
+        """The brokers in maintenance, or on the way there. An active one leads only if no other member of the ISR can."""
+        self.may_lead = self.active - self.resting
+        """The brokers that elections choose from, before all others."""
         self._rng = rng
         self._placer: Placer | None = None
         self._reads_reasons: bool | None = None
@@ -42,6 +82,11 @@ class BrokerView:
         return self._reads_reasons
 
     @property
+    def capacity(self) -> tuple[int, int, int]:
+        """The number of brokers that take new replicas, of those among them that are online, and of all registered brokers."""
+        return self.placer.broker_count, self.placer.online_count, len(self.brokers)
+
+    @property
     def placer(self) -> Placer:
         """The placer, made for the first partition that is placed: often the brokers change many times before."""
         if self._placer is None:
@@ -49,6 +94,7 @@ class BrokerView:
                 [
                     UsableBroker(broker.broker_id, broker.rack, broker.broker_id in self.active)
                     for broker in self.brokers.values()
+                    if broker.broker_id not in self.kept_out and broker.broker_id not in self.resting
                 ],
                 self._rng,
             )
@@ -56,18 +102,25 @@ class BrokerView:
 
 
 class BrokerViews:
-    """Keeps the last view, because registrations change seldom."""
+    """Keeps the last view, because registrations and modes change seldom."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._last: BrokerView | None = None
         self._barred: frozenset[NodeId] = _NOBODY
+        self._drained: frozenset[NodeId] = _NOBODY
 
     def of(self, image: MetadataImage) -> BrokerView:
-        """The view of `image.brokers`; O(1) while they are the same object."""
+        """The view of `image`; O(1) while brokers and modes are the same objects."""
         last = self._last
-        if last is None or last.brokers is not image.brokers or last.barred is not self._barred:
-            last = self._last = BrokerView(image, self._barred, self._rng)
+        if (
+            last is None
+            or last.brokers is not image.brokers
+            or last.modes is not image.broker_modes
+            or last.barred is not self._barred
+            or last.drained is not self._drained
+        ):
+            last = self._last = BrokerView(image, self._barred, self._drained, self._rng)
         return last
 
     def bar(self, broker_id: NodeId) -> None:
@@ -79,6 +132,16 @@ class BrokerViews:
         if broker_id in self._barred:
             self._barred = self._barred - {broker_id}
 
+    def rest(self, broker_id: NodeId) -> None:
+        """Lets elections and placement choose other brokers, even if the broker has no mode yet."""
+        self._drained = self._drained | {broker_id}
+
+    def unrest(self, broker_id: NodeId) -> None:
+        """Lets the mode decide again."""
+        if broker_id in self._drained:
+            self._drained = self._drained - {broker_id}
+
     def reset(self) -> None:
         self._barred = _NOBODY
+        self._drained = _NOBODY
         self._last = None

@@ -105,7 +105,7 @@ def _check_request(command: ElectLeaders, config: ControllerConfig) -> None:
 def may_return_to_preferred(state: PartitionState, view: BrokerView) -> bool:
     """Tells whether the preferred replica does not lead, and a clean election would elect it."""
     preferred = state[REPLICAS][0]
-    return state[LEADER] != preferred and preferred in state[ISR] and preferred in view.active
+    return state[LEADER] != preferred and preferred in state[ISR] and preferred in view.may_lead
 
 
 def _elect(
@@ -136,7 +136,7 @@ def _elect(
         case ElectionType.UNCLEAN:
             leader = _uncleanly_elected(state, view, command.leader_id)
             rules = ElectionRules(image, config, topic.name)
-            builder = PartitionChangeBuilder(topic.topic_id, place.partition, state, view.active, rules)
+            builder = PartitionChangeBuilder(topic.topic_id, place.partition, state, view.active, view.resting, rules)
             change = builder.led_uncleanly_by(leader).build()
             assert change is not None
             return change
@@ -155,8 +155,9 @@ def _check_clean(state: PartitionState, view: BrokerView, leader: NodeId, who: s
         raise Rejected(ErrorCode.ELECTION_NOT_NEEDED, f"{who} leads already")
     if leader not in state[ISR]:
         raise Rejected(unavailable, f"{who} is not in the ISR")
-    if leader not in view.active:
-        raise Rejected(unavailable, f"{who} is fenced or shutting down")
+    if leader not in view.may_lead:
+        why = "in maintenance" if leader in view.active else "fenced or shutting down"
+        raise Rejected(unavailable, f"{who} is {why}")
 
 
 def _uncleanly_elected(state: PartitionState, view: BrokerView, wanted: NodeId) -> NodeId:
@@ -172,9 +173,10 @@ def _uncleanly_elected(state: PartitionState, view: BrokerView, wanted: NodeId) 
         what = "in sync" if safe in state[ISR] else "an eligible leader"
         text = f"broker {safe} is {what} and active, and will lead without a loss in a moment"
         raise Rejected(ErrorCode.ELECTION_NOT_NEEDED, text)
-    for each in candidates:
-        if each in view.active:
-            return each
+    for usable in (view.may_lead, view.active):
+        for each in candidates:
+            if each in usable:
+                return each
     named = ", ".join(map(str, candidates))
     raise Rejected(
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"of the brokers that may lead, {named}, none is active; start one"

@@ -1,15 +1,18 @@
 """The change of one partition: the new ISR, the eligible leader replicas (ELR, KIP-966), and the new leader.
 
-The first rule that fits decides. *Active* means registered, unfenced, not shutting down, and not being fenced now.
+The first rule that fits decides. *Active* means registered, unfenced, not shutting down, and not being fenced now. A *resting*
+broker is in maintenance, or is being drained.
 
-    1  The leader is active and in the ISR: it stays leader.
-    2  The first replica of the assignment that is active and in the ISR becomes leader.
+    1  The leader is active, in the ISR, and does not rest: it stays leader.
+    2  The first replica of the assignment that is active and in the ISR becomes leader. A resting broker leads only if all active
+       members of the ISR rest; then the leader stays, if it is one of them. So maintenance causes no outage.
     3  The first replica of the assignment that is active and in the ELR becomes leader, alone in the ISR.
     4  ISR and ELR are empty, and the last known leader is active: it becomes leader, alone in the ISR, RECOVERING.
     5  If the topic allows unclean elections, the first active replica of the assignment becomes leader, in the same way.
     6  The partition has no leader.
 
-The rules 1 to 3 are clean: no record below the high watermark is lost. The rules 4 and 5 may lose records.
+The rules 3 and 5 choose a resting broker only if there is no other. The rules 1 to 3 are clean: no record below the high
+watermark is lost. The rules 4 and 5 may lose records.
 
 Example: orders-0, replicas 101,102,103, ISR 101,102, leader 101, without ELR
 
@@ -69,19 +72,27 @@ class PartitionChangeBuilder:
         "_last_known",
         "_partition",
         "_recovery_state",
+        "_resting",
         "_rules",
         "_state",
         "_topic_id",
     )
 
     def __init__(
-        self, topic_id: Uuid, partition: int, state: PartitionState, active: Set[NodeId], rules: ElectionRules
+        self,
+        topic_id: Uuid,
+        partition: int,
+        state: PartitionState,
+        active: Set[NodeId],
+        resting: Set[NodeId],
+        rules: ElectionRules,
     ) -> None:
-        """`active`: the brokers that may lead."""
+        """`active`: the brokers that may lead. `resting`: those of them that lead only if no other can."""
         self._topic_id = topic_id
         self._partition = partition
         self._state = state
         self._active = active
+        self._resting = resting
         self._rules = rules
         self._assignment = Assignment(state[REPLICAS], state[REMOVING], state[ADDING])
         self._isr: NodeIds = state[ISR]
@@ -153,9 +164,12 @@ class PartitionChangeBuilder:
 
     def _elected(self) -> NodeId:
         leader, active = self._state[LEADER], self._active
-        if leader in active and leader in self._isr:
+        may_stay = leader in active and leader in self._isr
+        if may_stay and leader not in self._resting:
             return leader
         in_sync = self._first_active(self._isr)
+        if may_stay and in_sync in self._resting:
+            return leader
         if in_sync != NO_LEADER:
             return in_sync
         eligible = self._first_active(self._elr)
@@ -170,11 +184,15 @@ class PartitionChangeBuilder:
         return uncleanly
 
     def _first_active(self, group: NodeIds) -> NodeId:
-        """Returns the first replica of the assignment that is active and in `group`."""
+        """Returns the first replica of the assignment that is active and in `group`; a resting one only if there is no other."""
+        first_resting = NO_LEADER
         for replica in self._assignment.replicas:
             if replica in group and replica in self._active:
-                return replica
-        return NO_LEADER
+                if replica not in self._resting:
+                    return replica
+                if first_resting == NO_LEADER:
+                    first_resting = replica
+        return first_resting
 
     def _elected_uncleanly(self) -> NodeId:
         if not self._isr and not self._elr and len(self._last_known) == 1 and self._last_known[0] in self._active:

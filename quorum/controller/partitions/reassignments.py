@@ -158,7 +158,9 @@ class _Slice:
             assignment = begun(state, wanted.replicas)
         self._check_leader_stays(state, assignment)
         rules = ElectionRules(self._image, self._config, topic.name)
-        builder = PartitionChangeBuilder(topic.topic_id, wanted.partition, state, self._view.active, rules)
+        builder = PartitionChangeBuilder(
+            topic.topic_id, wanted.partition, state, self._view.active, self._view.resting, rules
+        )
         change = builder.with_assignment(assignment).build()
         if change is None:
             return state

@@ -33,11 +33,13 @@ class Visited(NamedTuple):
     partition: int
     state: PartitionState
 
-    def builder(self, image: MetadataImage, active: Set[NodeId], config: ControllerConfig) -> PartitionChangeBuilder:
+    def builder(
+        self, image: MetadataImage, active: Set[NodeId], resting: Set[NodeId], config: ControllerConfig
+    ) -> PartitionChangeBuilder:
         """A builder for a change of the partition, with the topic's rules."""
         topic = self.topic
         rules = ElectionRules(image, config, topic.name)
-        return PartitionChangeBuilder(topic.topic_id, self.partition, self.state, active, rules)
+        return PartitionChangeBuilder(topic.topic_id, self.partition, self.state, active, resting, rules)
 
 
 class PartitionWalk:

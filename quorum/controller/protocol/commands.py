@@ -27,6 +27,7 @@ from quorum.controller.protocol.election_commands import (
     ElectLeadersReply,
 )
 from quorum.controller.protocol.feature_commands import UpdateFeatures, UpdateFeaturesReply
+from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
@@ -259,9 +260,11 @@ class FenceExpiredBrokers:
 
 @dataclass(frozen=True, slots=True)
 class FenceBroker:
-    """Fence a broker by hand. Refused for a live broker: it would be back with its next contact."""
+    """Fence a broker until `EndBrokerMode`. Below metadata.version 2 refused for a live broker: the fence would not last."""
 
     broker_id: NodeId
+    reason: str = ""
+    validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,6 +423,8 @@ Command: TypeAlias = (
     | AlterPartitionReassignments
     | BalanceLeaders
     | UpdateFeatures
+    | DrainBroker
+    | EndBrokerMode
 )
 
 CommandReply: TypeAlias = (
@@ -439,4 +444,5 @@ CommandReply: TypeAlias = (
     | ElectLeadersReply
     | AlterPartitionReassignmentsReply
     | UpdateFeaturesReply
+    | BrokerModeReply
 )

@@ -39,6 +39,7 @@ class StateReason(Enum):
     ASKED = "asked"
     LOG_DIRECTORIES_LOST = "log_directories_lost"
     SUPERSEDED = "superseded"
+    MAINTENANCE = "maintenance"
 
     @property
     def meaning(self) -> str:
@@ -49,13 +50,14 @@ class StateReason(Enum):
 _MEANINGS: Final = {
     # online
     StateReason.CAUGHT_UP: "the broker has applied its own registration",
+    StateReason.MAINTENANCE: "an operator has drained the broker: its leaderships moved to other brokers",
     # stopping
     StateReason.STOPPING: "the broker has asked to shut down, and its leaderships move to other brokers",
     # fenced
     StateReason.REGISTERED: "the broker has registered, and has not yet applied its own registration",
     StateReason.SHUT_DOWN: "the broker has shut down in order: its leaderships moved away first",
     StateReason.SESSION_ENDED: "the controller did not hear the broker for a whole session (broker.session.timeout.ms)",
-    StateReason.OPERATOR: "an operator has asked for it (FenceBroker of the admin API)",
+    StateReason.OPERATOR: "an operator has asked for it (`quorumctl brokers fence`)",
     StateReason.ASKED: "the broker itself has asked to be fenced, for example because it had to drop its store",
     StateReason.LOG_DIRECTORIES_LOST: "the broker has reported that its last log directory is offline",
     StateReason.SUPERSEDED: "another process has registered under this broker id",
@@ -129,6 +131,27 @@ class BrokerUnregistered:
     kind: ClassVar[str] = "broker unregistered"
     broker_id: NodeId
     broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerModeSet:
+    """An operator has fenced or drained a broker, with this reason. `remaining`: how many partitions the drained broker still
+    leads, because no other active broker is in their ISRs."""
+
+    kind: ClassVar[str] = "broker mode set"
+    broker_id: NodeId
+    mode: str
+    reason: str
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerModeEnded:
+    """An operator has ended the mode of a broker."""
+
+    kind: ClassVar[str] = "broker mode ended"
+    broker_id: NodeId
+    mode: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +330,8 @@ Happening: TypeAlias = (
     | BrokerOnline
     | BrokerStopping
     | BrokerUnregistered
+    | BrokerModeSet
+    | BrokerModeEnded
     | LogDirectoriesLost
     | ReplicasMoved
     | IsrShrunk

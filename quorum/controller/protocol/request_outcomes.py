@@ -54,6 +54,7 @@ from quorum.controller.protocol.election_commands import (
     ElectLeadersReply,
 )
 from quorum.controller.protocol.feature_commands import FeatureResult, UpdateFeatures, UpdateFeaturesReply
+from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
@@ -157,6 +158,8 @@ def recalled(command: Command, outcome: RequestOutcome) -> CommandReply:
             return FenceBrokerReply(offset, command.broker_id)
         case UnregisterBroker():
             return UnregisterBrokerReply(offset)
+        case DrainBroker() | EndBrokerMode():
+            return BrokerModeReply(command.broker_id, offset)
         case _:
             raise AssertionError(f"{type(command).__name__} is not a client's request")
 

@@ -50,8 +50,9 @@ def check_counts(name: str, partitions: int, replication_factor: int) -> None:
         )
 
 
-def check_replication_factor(name: str, replication_factor: int, registered: int, online: int) -> None:
-    """Raises Rejected if the brokers cannot hold so many replicas."""
+def check_replication_factor(name: str, replication_factor: int, usable: int, online: int, registered: int) -> None:
+    """Raises Rejected if the brokers cannot hold so many replicas. `usable` brokers take new replicas, and `online` of them are
+    online."""
     if replication_factor > REPLICATION_FACTOR_MAX:
         raise Rejected(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -63,11 +64,18 @@ def check_replication_factor(name: str, replication_factor: int, registered: int
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"topic {name!r}: replication factor is {replication_factor}, but only {brokers} registered",
         )
-    if online == 0:
-        brokers = "the only registered broker is" if registered == 1 else f"all {registered} registered brokers are"
+    if replication_factor > usable:
+        brokers = "1 takes" if usable == 1 else f"{usable} take"
         raise Rejected(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"topic {name!r}: {brokers} fenced or shutting down; at least one must be online to lead its partitions",
+            f"topic {name!r}: replication factor is {replication_factor}, but of {registered} brokers only {brokers} new "
+            f"replicas: an operator has fenced or drained the others",
+        )
+    if online == 0:
+        those = "all registered brokers" if usable == registered else "all brokers that take new replicas"
+        raise Rejected(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"topic {name!r}: {those} ({usable}) are fenced or shutting down; at least one must be online to lead its partitions",
         )
 
 
@@ -99,7 +107,10 @@ def check_assignment(
             unknown = next(broker for broker in replicas if not is_registered(broker))
             problem = f"names broker {unknown}, which is not registered"
         elif not any(broker in active for broker in replicas):
-            problem = f"names only brokers that are fenced or shutting down ({', '.join(map(str, replicas))}): one must be online"
+            named = ", ".join(map(str, replicas))
+            problem = (
+                f"names only brokers that are fenced, shutting down or in maintenance ({named}): one must be online"
+            )
         else:
             continue
         raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{where} {problem}")

@@ -1,7 +1,7 @@
 """Topics: creation, growth and deletion. Errors are per topic; the other topics of one request take effect together.
 
-A new partition starts with epochs 0. Its ISR is its online replicas, and its leader is the first of these. Topic ids are
-random, so that no id is ever used twice.
+A new partition starts with epochs 0. Its ISR is its online replicas, and its leader is the first of these that may lead. Topic
+ids are random, so that no id is ever used twice.
 
 Example. A request creates orders, and sales with 0 partitions. Topic orders is created in one batch with all its partitions.
 Topic sales gets INVALID_PARTITIONS in its own result. If orders is to have 20,000 partitions, it is created in one transaction

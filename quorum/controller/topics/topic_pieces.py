@@ -106,7 +106,7 @@ class TopicPieces:
             replication_factor = topic.replication_factor
             if replication_factor == DEFAULT_COUNT:
                 replication_factor = self._config.default_replication_factor
-            check_replication_factor(name, replication_factor, len(image.brokers), len(view.active))
+            check_replication_factor(name, replication_factor, *view.capacity)
         request = NewTopicRequest(name, count, replication_factor, dict(topic.configs))
         check_policy(self._config.policy.check_new_topic(request), f"topic {name!r}")
         if validate_only:
@@ -176,7 +176,7 @@ class TopicPieces:
                 )
             yield from self._check_assignment(image, name, grow.assignment, view, have, replication_factor)
         else:
-            check_replication_factor(name, replication_factor, len(image.brokers), len(view.active))
+            check_replication_factor(name, replication_factor, *view.capacity)
         growth = NewPartitionsRequest(name, have, grow.total_count)
         check_policy(self._config.policy.check_new_partitions(growth), f"topic {name!r}")
         results.append(
@@ -207,7 +207,7 @@ class TopicPieces:
                 name,
                 some,
                 image.brokers.__contains__,
-                view.active,
+                view.may_lead,
                 first_partition=first_partition + first,
                 replication_factor=replication_factor,
             )
@@ -250,11 +250,14 @@ def _partition_pieces(
 def _new_partitions(
     topic_id: Uuid, first: int, placed: Sequence[tuple[NodeId, ...]], view: BrokerView
 ) -> Iterator[Partition]:
-    active = view.active
-    everybody_is_active = view.placer.online_count == view.placer.broker_count
+    active, may_lead = view.active, view.may_lead
+    everybody_may_lead = len(may_lead) == len(view.brokers)
     for number, replicas in enumerate(placed, first):
-        isr = replicas if everybody_is_active else tuple([replica for replica in replicas if replica in active])
-        yield Partition(topic_id, number, replicas, isr, (), (), isr[0], RECOVERED, 0, 0)
+        isr, leader = replicas, replicas[0]
+        if not everybody_may_lead:
+            isr = tuple([replica for replica in replicas if replica in active])
+            leader = next(replica for replica in isr if replica in may_lead)
+        yield Partition(topic_id, number, replicas, isr, (), (), leader, RECOVERED, 0, 0)
 
 
 # --- checks --------------------------------------------------------------------------------------------------------

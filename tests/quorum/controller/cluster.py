@@ -5,9 +5,18 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from metadata_log.format.ids import NO_LEADER, NodeId, Uuid
-from metadata_log.format.records import ELR_VERSION, STATE_REASONS, Endpoint, FeatureRange, MetadataRecord, Partition
+from metadata_log.format.records import (
+    ELR_VERSION,
+    FENCED_MODE,
+    STATE_REASONS,
+    Endpoint,
+    FeatureRange,
+    MetadataRecord,
+    Partition,
+)
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
+from quorum.controller.brokers.contact import BrokerState, state_of
 from quorum.controller.controller import Controller
 from quorum.controller.protocol.commands import (
     BootstrapFeatures,
@@ -178,9 +187,16 @@ class Cluster:
         return [partition.leader for partition in self.partitions(name)]
 
     def check_laws(self) -> None:
-        """M3 and M4: who is fenced leads nothing and stands in an ISR only as its last member."""
+        """M3 and M4: who is fenced leads nothing and stands in an ISR only as its last member. M10: so does who was fenced by an
+        operator, and who is in maintenance leads only where no other can, but for what the controller still looks for."""
+        modes, brokers = self.image.broker_modes, self.image.brokers
+        assert all(brokers[each].fenced for each in modes if modes[each].mode == FENCED_MODE), modes
         for topic in self.image.topics():
             for partition in topic.partitions():
+                if partition.leader in modes and not self.controller._brokers._returns.looks:
+                    others = {each for each in partition.isr if each in brokers and each not in modes}
+                    idle = [each for each in others if state_of(brokers[each]) is BrokerState.ONLINE]
+                    assert set(idle) <= self.controller._brokers.views._barred, partition
                 for member in partition.isr:
                     broker = self.image.brokers.get(member)
                     if broker is None or broker.fenced:

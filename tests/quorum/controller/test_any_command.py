@@ -59,6 +59,7 @@ from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
 from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpgradeType
+from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode, Mode
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.protocol.request_outcomes import RequestIdentity, outcome_of
 from quorum.controller.topics.config_keys import KEYS
@@ -255,7 +256,9 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
             st.one_of(st.none(), ANY_ID),
         ),
         st.builds(RegisterControllerCommand, ANY_BROKER, ANY_ID, endpoints, features),
-        st.builds(FenceBroker, ANY_BROKER),
+        st.builds(FenceBroker, ANY_BROKER, ANY_TEXT, st.booleans()),
+        st.builds(DrainBroker, ANY_BROKER, ANY_TEXT, st.booleans()),
+        st.builds(EndBrokerMode, ANY_BROKER, st.sampled_from(Mode), st.booleans()),
         st.builds(UnregisterBroker, ANY_BROKER),
         st.builds(ContinueFencing, ANY_BROKER),
         st.builds(ContinueShutdown, ANY_BROKER),
@@ -273,7 +276,7 @@ HAPPENINGS_MAX: Final = 4
 """A decision has no more: the first of `LogDirectoriesLost`, `BrokerFenced`, `ReplicasMoved`, `BrokerRegistered`."""
 CLIENTS: Final = (
     CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, ElectLeaders, AlterPartitionReassignments, FenceBroker,
-    UnregisterBroker, UpdateFeatures,
+    UnregisterBroker, UpdateFeatures, DrainBroker, EndBrokerMode,
 )  # fmt: skip
 """Requests that may have an id."""
 

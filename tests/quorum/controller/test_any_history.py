@@ -25,6 +25,7 @@ from quorum.controller.protocol.commands import (
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import ElectLeaders, TopicPartition
+from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode, Mode
 from tests.quorum.controller.cluster import Cluster, registration
 
 BROKERS = 4
@@ -61,7 +62,7 @@ def live_once(cluster: LawfulCluster, dice: random.Random) -> None:
     broker_id = dice.randrange(BROKERS)
     known = broker_id in cluster.image.brokers
     cluster.now_ms += dice.choice((0, 10, 500, 3_000))
-    match dice.randrange(12):
+    match dice.randrange(15):
         case 0 | 1 if known:
             cluster.contact(broker_id, wants_fence=dice.random() < 0.5, wants_shut_down=dice.random() < 0.3)
         case 2 if known:
@@ -72,7 +73,11 @@ def live_once(cluster: LawfulCluster, dice: random.Random) -> None:
             cluster.run(registration(broker_id, life, f"r{broker_id % 2}"))
             cluster.lives[broker_id] = life
         case 4:
-            cluster.run(FenceBroker(broker_id) if dice.random() < 0.8 else UnregisterBroker(broker_id))
+            cluster.run(FenceBroker(broker_id) if dice.random() < 0.5 else UnregisterBroker(broker_id))
+        case 12:
+            cluster.run(DrainBroker(broker_id))
+        case 13 | 14:
+            cluster.run(EndBrokerMode(broker_id, dice.choice(tuple(Mode))))
         case 5:
             cluster.run(CreateTopics((NewTopic(f"t{dice.randrange(5)}", dice.randint(1, 70), dice.randint(1, 3)),)))
         case 6:
@@ -115,7 +120,7 @@ def catch_up(cluster: LawfulCluster, dice: random.Random) -> None:
             )
             command = AlterPartition(leader.broker_id, leader.broker_epoch, (alteration,))
             result = cluster.ask(command, AlterPartitionReply).results[0]
-            assert result.error in (ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA), result
+            assert result.error in (ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA, ErrorCode.NEW_LEADER_ELECTED), result
 
 
 @pytest.mark.slow
@@ -133,6 +138,8 @@ def test_the_laws_hold_in_any_history(seed: int, slice_max: int) -> None:
         except ControllerError as e:
             assert e.code in REFUSALS, e
 
+    for broker_id, record in list(cluster.image.broker_modes.items()):
+        cluster.run(EndBrokerMode(broker_id, Mode(record.mode)))
     cluster.now_ms += 20_000
     for broker_id in range(BROKERS):
         if broker_id not in cluster.image.brokers or cluster.image.brokers[broker_id].in_controlled_shutdown:

@@ -387,6 +387,10 @@ def test_many_leaderless_partitions_elect_over_many_batches() -> None:
 # --- the rest ------------------------------------------------------------------------------------------------------
 
 
+OLD = ControllerConfig(bootstrap_metadata_version=1)
+"""A cluster of which some nodes cannot read modes of brokers: an operator's fence ends with the broker's next fetch."""
+
+
 def silent(cluster: Cluster, broker_id: int) -> None:
     """The broker's session ends, and nobody else's."""
     cluster.now_ms += SESSION_MS
@@ -400,8 +404,10 @@ def silent(cluster: Cluster, broker_id: int) -> None:
 @pytest.mark.parametrize("command", [FenceBroker(0), UnregisterBroker(0)])
 @pytest.mark.parametrize("heard", ["a moment ago", "by an earlier controller", "fenced, and fetching"])
 def test_a_broker_that_is_heard_is_neither_fenced_nor_forgotten_by_hand(command: Command, heard: str) -> None:
-    """It would be back with its next fetch, and what it led would be gone for good. The text says what helps."""
-    cluster = Cluster(2)
+    """It would be back with its next fetch, and what it led would be gone for good. The text says what helps.
+
+    From metadata.version 2 on a fence lasts (`test_broker_modes`)."""
+    cluster = Cluster(2, config=OLD)
     if heard == "a moment ago":
         for broker_id in (0, 1):
             cluster.contact(broker_id)
@@ -423,7 +429,7 @@ def test_a_broker_that_is_heard_is_neither_fenced_nor_forgotten_by_hand(command:
 
 def test_a_silent_broker_is_fenced_by_hand_or_by_time() -> None:
     """Its session has ended, and nobody has looked yet."""
-    cluster = Cluster(2)
+    cluster = Cluster(2, config=OLD)
     cluster.assign("t", (0, 1))
     cluster.now_ms += SESSION_MS
     cluster.contact(1)
@@ -435,7 +441,7 @@ def test_a_silent_broker_is_fenced_by_hand_or_by_time() -> None:
 
 def test_a_fencing_goes_on_whoever_is_heard_meanwhile() -> None:
     """The rule is for what an operator asks. Half a fencing would leave the broker out of some ISRs, and barred from all."""
-    cluster = Cluster(3, config=ControllerConfig(slice_changes_max=1, slice_partitions_max=1))
+    cluster = Cluster(3, config=OLD._replace(slice_changes_max=1, slice_partitions_max=1))
     cluster.create("a", 200, 2)
     cluster.now_ms += SESSION_MS
     for broker_id in (1, 2):
@@ -458,7 +464,7 @@ def test_a_broker_that_registers_anew_is_not_fenced_by_hand_meanwhile() -> None:
     1. Broker 0 dies, and its next process registers: the way out of the dead one takes several slices. 2. In the middle an
     operator asks to fence broker 0, and is refused.
     """
-    cluster = Cluster(3, config=ControllerConfig(slice_changes_max=1, slice_partitions_max=1))
+    cluster = Cluster(3, config=OLD._replace(slice_changes_max=1, slice_partitions_max=1))
     cluster.create("a", 200, 2)
     command = replace(registration(0, life=2), previous_incarnation_id=incarnation(0))
     decision = cluster.controller.decide(cluster.image, command, cluster.now_ms)

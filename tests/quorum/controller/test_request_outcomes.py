@@ -26,6 +26,7 @@ from quorum.controller.protocol.commands import (
     UnregisterBrokerReply,
 )
 from quorum.controller.protocol.decision import ControllerError
+from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode, Mode
 from quorum.controller.protocol.request_outcomes import RequestIdentity, earlier_outcome, is_done, outcome_of, recalled
 
 TOPICS = (
@@ -73,6 +74,8 @@ def code_of(image: MetadataImage, asked: RequestIdentity) -> ErrorCode:
         (DeleteTopics(()), DeleteTopicsReply(2, TOPICS)),
         (AlterConfigs(()), AlterConfigsReply(2, CONFIGS)),
         (FenceBroker(7), FenceBrokerReply(2, 7)),
+        (DrainBroker(7, "why"), BrokerModeReply(7, 2)),
+        (EndBrokerMode(7, Mode.FENCED), BrokerModeReply(7, 2)),
         (UnregisterBroker(7), UnregisterBrokerReply(2)),
     ],
 )

@@ -239,14 +239,14 @@ def test_all_brokers_fenced() -> None:
     )
     cluster.register(0)
     assert cluster.create_one(NewTopic("t", 1, 1)).message == (
-        "topic 't': the only registered broker is fenced or shutting down; at least one must be online to lead its partitions"
+        "topic 't': all registered brokers (1) are fenced or shutting down; at least one must be online to lead its partitions"
     )
     cluster.register(1)
     assert cluster.create_one(NewTopic("t", 1, 2)).message == (
-        "topic 't': all 2 registered brokers are fenced or shutting down; at least one must be online to lead its partitions"
+        "topic 't': all registered brokers (2) are fenced or shutting down; at least one must be online to lead its partitions"
     )
     assert cluster.create_one(NewTopic("t", assignment=((0, 1),))).message == (
-        "topic 't': the assignment of partition 0 names only brokers that are fenced or shutting down (0, 1): "
+        "topic 't': the assignment of partition 0 names only brokers that are fenced, shutting down or in maintenance (0, 1): "
         "one must be online"
     )
 

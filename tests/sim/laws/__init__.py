@@ -5,6 +5,7 @@
     damage      damaged logs, and lost durable ends                      D3
     snapshots   applied records, and the contents of snapshots           R13, S1 - S7
     metadata    the changes allowed to committed records                 M1 - M7, M9
+    modes       the modes that operators give to brokers                 M10
     proposals   the ISR proposals granted to leaders of partitions       M2, M4, M5
     brokers     answers to brokers, and how long brokers may serve       F1 - F7, M2, M8, the lease
     requests    requests done once, remembered, and forgotten            C3
@@ -33,6 +34,7 @@ from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.laws.brokers import BrokerLaws
 from tests.sim.laws.clients import ClientLaws
 from tests.sim.laws.metadata import MetadataLaws
+from tests.sim.laws.modes import ModeLaws
 from tests.sim.laws.proposals import ProposalLaws
 from tests.sim.laws.quorum import QuorumLaws
 from tests.sim.laws.requests import RequestLaws
@@ -66,6 +68,7 @@ class Laws:
         self.brokers = BrokerLaws(self.history, options, coverage, brokers, self.quorum.following.spoke_majority_ms)
         self.metadata = MetadataLaws(coverage, self.brokers.has_applied)
         self.reassignments = self.metadata.reassignments
+        self.modes = ModeLaws(coverage)
         self.proposals = ProposalLaws(coverage)
         self.requests = RequestLaws()
         self.clients = ClientLaws(self.history, self.metadata)
@@ -100,6 +103,7 @@ class Laws:
             self.snapshots.observe(controller)
             self.brokers.observe_controller(controller, now_ms)
             self.story.observe(controller)
+            self.modes.observe(controller)
             assert controller.node is not None
             controller.node.check_invariants()
             # Production refuses a decision after an internal error, and continues. The simulator must fail on every
@@ -112,6 +116,7 @@ class Laws:
         for step in self.quorum.check_watermark(controller):
             self.quorum.committed(step)
             self.metadata.committed(step)
+            self.modes.committed(step)
             self.proposals.committed(step)
             self.requests.committed(step)
             self.clients.committed()

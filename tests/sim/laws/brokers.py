@@ -67,6 +67,8 @@ class BrokerLaws:
         self._plain: set[tuple[NodeId, int]] = set()
         self._wishes: set[tuple[NodeId, int]] = set()
         """Brokers (id, epoch) which asked to be fenced after having been Online."""
+        self._named: set[NodeId] = set()
+        """Brokers that an operator has ever asked to fence. The fence may come at any later time, while the broker is heard."""
         self._heard: dict[tuple[_Term, NodeId, int], float] = {}
         self._active_since: dict[_Term, float] = {}
         self._proposed_fenced: dict[_Term, dict[NodeId, tuple[int, bool]]] = {}
@@ -74,6 +76,10 @@ class BrokerLaws:
         self._leased_until: dict[tuple[NodeId, Uuid], int] = {}
         """Until when, by its own clock, each broker process may trust the leases received so far."""
         self._stale: tuple[MetadataFetch, int | None] | None = None
+
+    def may_be_fenced(self, broker_id: NodeId) -> None:
+        """Notes that an operator asks to fence the broker."""
+        self._named.add(broker_id)
 
     def has_applied(self, broker_id: NodeId, broker_epoch: int) -> Offset:
         """The furthest offset ever applied by the broker under this epoch."""
@@ -253,7 +259,7 @@ class BrokerLaws:
 
     def _check_silent(self, term: _Term, broker_id: NodeId, broker_epoch: int, now_ms: float) -> None:
         """M8: a broker fenced without its own request was silent for a whole session, by this controller's clock."""
-        if (broker_id, broker_epoch) in self._wishes:
+        if (broker_id, broker_epoch) in self._wishes or broker_id in self._named:
             return
         heard_ms = self._heard.get((term, broker_id, broker_epoch), 0.0)
         silent_ms = now_ms - max(heard_ms, self._active_since[term])
@@ -266,7 +272,7 @@ class BrokerLaws:
 
     def led_away(self, broker_id: NodeId, broker_epoch: int, end: Offset) -> None:
         """Notes that a batch ending at `end` gave the broker's leaderships to others, without the broker's request."""
-        if (broker_id, broker_epoch) in self._wishes:
+        if (broker_id, broker_epoch) in self._wishes or broker_id in self._named:
             return
         self._coverage["leaders moved when a session ended"] += 1
         self._led_away[broker_id, broker_epoch] = end

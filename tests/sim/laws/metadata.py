@@ -210,12 +210,15 @@ class MetadataLaws:
         self, step: Step, before: PartitionState | None, after: PartitionState, topic: str, where: str
     ) -> None:
         """A stopping broker is not elected; nor is a broker outside the ISR, unless a client has asked for it, and no member of
-        the ISR can lead."""
+        the ISR can lead. A leader in maintenance that lets a replica into the ISR makes it the leader in the same step."""
         leader = after[LEADER]
         broker = step.after.brokers[leader]
         stays = not broker.fenced and not broker.in_controlled_shutdown
         hold(stays, "M3 StoppingNotElected", f"{where}: {leader} was elected; it is {broker}")
         if before is None or leader in before[ISR] or _is_proposed(before, after):
+            return
+        if before[LEADER] != NO_LEADER and {before[LEADER], leader} <= set(after[ISR]):
+            self._coverage["leader relieved by a replica that came in sync"] += 1
             return
         was_lost = before[LEADER] == NO_LEADER and not any(_is_active(step.before, each) for each in before[ISR])
         hold(

@@ -12,6 +12,7 @@ survives shows a law that is not checked, or a fault that never happens at the r
     leaderships what moves leaderships from broker to broker
     transactions metadata transactions: what is between their markers
     reassignments   what moves replicas from broker to broker
+    modes       brokers that operators fence or drain
     brokers     registrations, fencing, sessions, leases, partitions, what brokers are given
 
     broker_processes    what a broker makes of that
@@ -26,6 +27,7 @@ from tests.sim.mutants.disks import DISKS
 from tests.sim.mutants.elections import ELECTIONS
 from tests.sim.mutants.leaderships import LEADERSHIPS
 from tests.sim.mutants.links import LINKS
+from tests.sim.mutants.modes import MODES
 from tests.sim.mutants.patching import Mutant
 from tests.sim.mutants.reassignments import REASSIGNMENTS
 from tests.sim.mutants.requests import REQUESTS
@@ -44,6 +46,7 @@ MUTANTS: dict[str, Mutant] = {
     **BROKER_PROCESSES,
     **LEADERSHIPS,
     **REASSIGNMENTS,
+    **MODES,
     **STORIES,
     **TRANSACTIONS,
 }

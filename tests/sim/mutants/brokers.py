@@ -157,11 +157,7 @@ def _place_without_a_check() -> Iterator[None]:
         yield
 
 
-def _any_number_of_replicas(name: str, replication_factor: int, registered: int, online: int) -> None:
-    pass
-
-
-def _fence_whoever_is_named(broker: RegisterBroker, sessions: Sessions, now_ms: int) -> None:
+def _any_number_of_replicas(name: str, replication_factor: int, usable: int, online: int, registered: int) -> None:
     pass
 
 
@@ -208,10 +204,13 @@ def _may_go_when_it_asks(self: Controller, image: MetadataImage, broker_id: Node
     return standing._replace(should_shut_down=True) if broker and broker.in_controlled_shutdown else standing
 
 
-def _stopping_is_active(self: BrokerView, image: MetadataImage, barred: frozenset[NodeId], rng: random.Random) -> None:
-    _make_view(self, image, barred, rng)
+def _stopping_is_active(
+    self: BrokerView, image: MetadataImage, barred: frozenset[NodeId], drained: frozenset[NodeId], rng: random.Random
+) -> None:
+    _make_view(self, image, barred, drained, rng)
     unfenced = {broker.broker_id for broker in image.brokers.unordered_values() if not broker.fenced}
     self.active = frozenset(unfenced - barred)
+    self.may_lead = self.active - self.resting
 
 
 def _deltas_to_the_end(
@@ -317,10 +316,6 @@ BROKERS: dict[str, Mutant] = {
     "replica-on-a-stranger": Mutant(
         "a replica is placed on a broker that has never registered, and no replay minds",
         _place_without_a_check,
-    ),
-    "fenced-by-hand-though-heard": Mutant(
-        "an operator's word fences a broker that is heard",
-        lambda: patched(controller_brokers, "check_may_be_fenced", _fence_whoever_is_named),
     ),
     "forgotten-with-replicas": Mutant(
         "an operator's word makes the controllers forget a broker that lives, or holds replicas",

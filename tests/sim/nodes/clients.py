@@ -8,6 +8,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, NodeId, Offset
 from metadata_log.format.partition_state import LEADER
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.commands import (
     AlterConfigs,
     AlterConfigsReply,
@@ -21,8 +22,6 @@ from quorum.controller.protocol.commands import (
     CreateTopicsReply,
     DeleteTopics,
     DeleteTopicsReply,
-    FenceBroker,
-    FenceBrokerReply,
     NewPartitions,
     NewTopic,
     UnregisterBroker,
@@ -38,6 +37,7 @@ from quorum.runtime.protocol.requests import ReadView, Refused, SnapshotMarked
 from quorum.runtime.protocol.world import Answer, Read, SnapshotWanted, Submission
 from tests.sim.laws.broken import hold
 from tests.sim.nodes.controllers import Make, SimController
+from tests.sim.nodes.moding import Moding
 from tests.sim.nodes.reassigning import reassign
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class SimClient:
         self._happens_once = not repeats
         self._rng = random.Random(cluster.rng.random())
         self._reassigning = random.Random(f"{name} reassigns {self._rng.getstate()[1][:4]}")
+        self._moding = Moding(self, random.Random(f"{name} drains {self._rng.getstate()[1][:4]}"))
         self._electing = random.Random(f"{name} elects {self._rng.getstate()[1][:4]}")
         self._target: SimController = cluster.controllers[0]
         self._count = 0
@@ -81,6 +82,8 @@ class SimClient:
             self._target = self._rng.choice(self.cluster.controllers)
         if self._topics and self._reassigning.random() < self.cluster.options.reassign_chance:
             reassign(self, self._reassigning.choice(self._topics), self._reassigning)
+            return
+        if self._moding.act():
             return
         if self._topics and self._electing.random() < self.cluster.options.elect_chance:
             self._elect()
@@ -154,18 +157,17 @@ class SimClient:
             self._set(TOPIC_RESOURCE, name, "retention.ms")
 
     def _send_away(self) -> None:
-        """Some broker is to be fenced, or forgotten; which is refused as long as it is heard, or holds anything."""
+        """Some broker is to be forgotten; which is refused as long as it is heard, or holds anything."""
         broker_id, clients = self._rng.choice(sorted(self.cluster.brokers)), self.cluster.laws.clients
 
         def answered(answer: Answer, floor: Offset) -> None:
             if isinstance(answer, Refused):
                 self.cluster.coverage["broker not sent away"] += answer.code is ErrorCode.POLICY_VIOLATION
             else:
-                assert isinstance(answer, FenceBrokerReply | UnregisterBrokerReply)
-                self.cluster.coverage["broker fenced by hand"] += isinstance(answer, FenceBrokerReply)
+                assert isinstance(answer, UnregisterBrokerReply)
                 clients.answered(answer.offset, floor)
 
-        self.submit(self._rng.choice((FenceBroker(broker_id), UnregisterBroker(broker_id))), answered)
+        self.submit(UnregisterBroker(broker_id), answered)
 
     def _elect(self) -> None:
         """Of some partitions of a topic, by any of the three types; a broker that is named often has no replica."""
@@ -190,11 +192,16 @@ class SimClient:
 
         self.submit(ElectLeaders(places, election_type, leader), answered)
 
-    def _leaderless(self) -> Iterator[str]:
-        """The topics with a partition that has no leader, as the asked controller sees them: an operator looks first."""
+    def seen_image(self) -> MetadataImage | None:
+        """The image of the asked controller: an operator looks first."""
         node = self._target.node
-        if node is not None:
-            for topic in node.state.committed.topics():
+        return None if node is None else node.state.committed
+
+    def _leaderless(self) -> Iterator[str]:
+        """The topics with a partition that has no leader, as the asked controller sees them."""
+        image = self.seen_image()
+        if image is not None:
+            for topic in image.topics():
                 if any(state[LEADER] == NO_LEADER for state in topic.states()):
                     yield topic.name
 

@@ -1,0 +1,62 @@
+"""A simulated operator: fences brokers, drains them, and ends that again. Once nothing breaks any more, every mode is ended.
+
+The operator looks at the image of the controller that it asks, as `quorumctl brokers list` would. The image may be old: then the
+request is refused, or finds nothing to do.
+"""
+
+import random
+from typing import TYPE_CHECKING
+
+from metadata_log.format.ids import NodeId, Offset
+from metadata_log.format.records import BrokerMode
+from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.protocol.commands import FenceBroker, FenceBrokerReply
+from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode, Mode
+from quorum.runtime.protocol.world import Answer
+
+if TYPE_CHECKING:
+    from tests.sim.nodes.clients import SimClient
+
+END_CHANCE = 0.6
+"""How often the operator ends a mode, rather than giving another, if a broker has one."""
+
+
+class Moding:
+    """The operator's part of a client, with dice of its own."""
+
+    def __init__(self, client: "SimClient", dice: random.Random) -> None:
+        self._client = client
+        self._dice = dice
+
+    def act(self) -> bool:
+        """Perhaps begins an operation; False: the client does something else."""
+        cluster, image = self._client.cluster, self._client.seen_image()
+        if not cluster.brokers or image is None:
+            return False
+        if cluster.is_calm:
+            if not len(image.broker_modes) or self._dice.random() < 0.3:
+                return False
+            self._end(image)
+        elif self._dice.random() >= cluster.options.mode_chance:
+            return False
+        elif len(image.broker_modes) and self._dice.random() < END_CHANCE:
+            self._end(image)
+        else:
+            self._begin(self._dice.choice(sorted(cluster.brokers)))
+        return True
+
+    def _begin(self, broker_id: NodeId) -> None:
+        cluster, reason = self._client.cluster, self._dice.choice(("", "why"))
+        if self._dice.random() < 0.6:
+            self._client.submit(DrainBroker(broker_id, reason), self._answered)
+        else:
+            cluster.laws.brokers.may_be_fenced(broker_id)
+            self._client.submit(FenceBroker(broker_id, reason), self._answered)
+
+    def _end(self, image: MetadataImage) -> None:
+        record: BrokerMode = self._dice.choice(list(image.broker_modes.values()))
+        self._client.submit(EndBrokerMode(record.broker_id, Mode(record.mode)), self._answered)
+
+    def _answered(self, answer: Answer, floor: Offset) -> None:
+        if isinstance(answer, FenceBrokerReply | BrokerModeReply):
+            self._client.cluster.laws.clients.answered(answer.offset, floor)
