@@ -272,9 +272,32 @@ class AdminClient(Calls):
         request = admin_pb2.DescribePartitionHealthRequest(limit=limit)
         return await self.call(request, admin_pb2.DescribePartitionHealthResponse)
 
-    async def fence_broker(self, broker_id: int) -> admin_pb2.MutationResponse:
-        """Fences a broker whose session has ended. POLICY_VIOLATION: the broker still fetches."""
-        return await self.call(admin_pb2.FenceBrokerRequest(broker_id=broker_id), admin_pb2.MutationResponse)
+    async def fence_broker(
+        self, broker_id: int, reason: str = "", *, validate_only: bool = False
+    ) -> admin_pb2.MutationResponse:
+        """Fences a broker until `unfence_broker`. Below metadata.version 2, POLICY_VIOLATION: the broker still fetches."""
+        request = admin_pb2.FenceBrokerRequest(broker_id=broker_id, reason=reason, validate_only=validate_only)
+        return await self.call(request, admin_pb2.MutationResponse)
+
+    async def unfence_broker(self, broker_id: int, *, validate_only: bool = False) -> admin_pb2.MutationResponse:
+        """Ends the fence of `fence_broker`: the broker is online after its next fetch."""
+        request = admin_pb2.UnfenceBrokerRequest(broker_id=broker_id, validate_only=validate_only)
+        return await self.call(request, admin_pb2.MutationResponse)
+
+    async def drain_broker(
+        self, broker_id: int, reason: str = "", *, validate_only: bool = False
+    ) -> admin_pb2.MutationResponse:
+        """Begins a maintenance: the leaderships move away, and nothing new is placed on the broker, until `undrain_broker`.
+
+        The broker still leads a partition while no other active broker is in the ISR (`led_partitions` of `brokers`).
+        """
+        request = admin_pb2.DrainBrokerRequest(broker_id=broker_id, reason=reason, validate_only=validate_only)
+        return await self.call(request, admin_pb2.MutationResponse)
+
+    async def undrain_broker(self, broker_id: int, *, validate_only: bool = False) -> admin_pb2.MutationResponse:
+        """Ends the maintenance of `drain_broker`: the broker may lead again."""
+        request = admin_pb2.UndrainBrokerRequest(broker_id=broker_id, validate_only=validate_only)
+        return await self.call(request, admin_pb2.MutationResponse)
 
     async def unregister_broker(self, broker_id: int) -> admin_pb2.MutationResponse:
         """Deletes a broker's registration. POLICY_VIOLATION: the broker still fetches, or has replicas."""

@@ -170,12 +170,8 @@ class Controller:
                 return brokers.register(image, command, now_ms)
             case UnregisterBroker():
                 return brokers.unregister(image, command, now_ms)
-            case FenceBroker():
-                return brokers.fence(image, command, now_ms)
-            case DrainBroker():
-                return brokers.drain(image, command, now_ms)
-            case EndBrokerMode():
-                return brokers.end_mode(image, command, now_ms)
+            case FenceBroker() | DrainBroker() | EndBrokerMode():
+                return brokers.change_mode(image, command, now_ms)
             case ContinueFencing():
                 return brokers.continue_fencing(image, command, now_ms)
             case FenceExpiredBrokers():

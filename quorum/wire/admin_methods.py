@@ -19,6 +19,7 @@ from quorum.controller.ongoing_reassignments import ongoing_reassignments
 from quorum.controller.partitions.partition_health import partition_health
 from quorum.controller.partitions.partition_listing import PartitionFilter, TopicPlace, list_partitions
 from quorum.controller.protocol.commands import Command, FenceBroker, UnregisterBroker
+from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode, Mode
 from quorum.controller.topics.described_configs import EFFECTIVE_PAGE_MAX, RESOURCES_PAGE_MAX, describe_configs
 from quorum.core.protocol.messages import QuorumChangeRequest, QuorumChangeResponse
 from quorum.runtime.facade import ControllerNode
@@ -236,7 +237,26 @@ ROWS: Final[tuple[Row, ...]] = (
     Submitted("ElectLeaders", convert.from_elect_leaders, convert.to_elect_leaders_response),
     Submitted("AlterPartitionReassignments", moves.from_alter_reassignments, moves.to_alter_reassignments_response),
     Submitted("UpdateFeatures", features.from_update_features, features.to_update_features_response),
-    Submitted("FenceBroker", lambda request: FenceBroker(request.broker_id), convert.to_mutation_response),
+    Submitted(
+        "FenceBroker",
+        lambda request: FenceBroker(request.broker_id, request.reason, request.validate_only),
+        convert.to_mutation_response,
+    ),
+    Submitted(
+        "UnfenceBroker",
+        lambda request: EndBrokerMode(request.broker_id, Mode.FENCED, request.validate_only),
+        convert.to_mutation_response,
+    ),
+    Submitted(
+        "DrainBroker",
+        lambda request: DrainBroker(request.broker_id, request.reason, request.validate_only),
+        convert.to_mutation_response,
+    ),
+    Submitted(
+        "UndrainBroker",
+        lambda request: EndBrokerMode(request.broker_id, Mode.MAINTENANCE, request.validate_only),
+        convert.to_mutation_response,
+    ),
     Submitted("UnregisterBroker", lambda request: UnregisterBroker(request.broker_id), convert.to_mutation_response),
     Viewed("ListTopics", _list_topics),
     Viewed("DescribeTopics", _describe_topics),

@@ -764,7 +764,7 @@ class ListBrokersRequest(_message.Message):
     def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
 
 class BrokerListing(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "endpoints", "rack", "state", "last_contact_age_ms", "metadata_offset", "led_partitions", "replicas", "data_plane", "state_reason", "state_since_ms", "session_left_ms")
+    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "endpoints", "rack", "state", "last_contact_age_ms", "metadata_offset", "led_partitions", "replicas", "data_plane", "state_reason", "state_since_ms", "session_left_ms", "mode", "mode_reason", "mode_since_ms")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -779,6 +779,9 @@ class BrokerListing(_message.Message):
     STATE_REASON_FIELD_NUMBER: _ClassVar[int]
     STATE_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     SESSION_LEFT_MS_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    MODE_REASON_FIELD_NUMBER: _ClassVar[int]
+    MODE_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     incarnation_id: bytes
@@ -793,7 +796,10 @@ class BrokerListing(_message.Message):
     state_reason: str
     state_since_ms: int
     session_left_ms: int
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., last_contact_age_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., led_partitions: _Optional[int] = ..., replicas: _Optional[int] = ..., data_plane: _Optional[str] = ..., state_reason: _Optional[str] = ..., state_since_ms: _Optional[int] = ..., session_left_ms: _Optional[int] = ...) -> None: ...
+    mode: str
+    mode_reason: str
+    mode_since_ms: int
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., last_contact_age_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., led_partitions: _Optional[int] = ..., replicas: _Optional[int] = ..., data_plane: _Optional[str] = ..., state_reason: _Optional[str] = ..., state_since_ms: _Optional[int] = ..., session_left_ms: _Optional[int] = ..., mode: _Optional[str] = ..., mode_reason: _Optional[str] = ..., mode_since_ms: _Optional[int] = ...) -> None: ...
 
 class ListBrokersResponse(_message.Message):
     __slots__ = ("error", "leader", "as_of_offset", "brokers", "next_page_token", "local")
@@ -812,12 +818,48 @@ class ListBrokersResponse(_message.Message):
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerListing, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
 class FenceBrokerRequest(_message.Message):
-    __slots__ = ("context", "broker_id")
+    __slots__ = ("context", "broker_id", "reason", "validate_only")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     context: RequestContext
     broker_id: int
-    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., broker_id: _Optional[int] = ...) -> None: ...
+    reason: str
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., broker_id: _Optional[int] = ..., reason: _Optional[str] = ..., validate_only: bool = ...) -> None: ...
+
+class UnfenceBrokerRequest(_message.Message):
+    __slots__ = ("context", "broker_id", "validate_only")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    broker_id: int
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., broker_id: _Optional[int] = ..., validate_only: bool = ...) -> None: ...
+
+class DrainBrokerRequest(_message.Message):
+    __slots__ = ("context", "broker_id", "reason", "validate_only")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    broker_id: int
+    reason: str
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., broker_id: _Optional[int] = ..., reason: _Optional[str] = ..., validate_only: bool = ...) -> None: ...
+
+class UndrainBrokerRequest(_message.Message):
+    __slots__ = ("context", "broker_id", "validate_only")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    broker_id: int
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., broker_id: _Optional[int] = ..., validate_only: bool = ...) -> None: ...
 
 class UnregisterBrokerRequest(_message.Message):
     __slots__ = ("context", "broker_id")

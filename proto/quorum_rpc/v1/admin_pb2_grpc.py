@@ -130,6 +130,21 @@ class AdminServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.FenceBrokerRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
                 _registered_method=True)
+        self.UnfenceBroker = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/UnfenceBroker',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.UnfenceBrokerRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
+                _registered_method=True)
+        self.DrainBroker = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/DrainBroker',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DrainBrokerRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
+                _registered_method=True)
+        self.UndrainBroker = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/UndrainBroker',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.UndrainBrokerRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
+                _registered_method=True)
         self.UnregisterBroker = channel.unary_unary(
                 '/quorum_rpc.v1.AdminService/UnregisterBroker',
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.UnregisterBrokerRequest.SerializeToString,
@@ -328,8 +343,38 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FenceBroker(self, request, context):
-        """Fences a broker whose session has ended. Errors: POLICY_VIOLATION (the broker still fetches, and would be unfenced
-        by its next fetch), BROKER_ID_NOT_REGISTERED.
+        """Fences a broker, and keeps it fenced until UnfenceBroker: a restart of the broker and a new active controller change
+        nothing. Below metadata.version 2 the fence ends with the broker's next fetch, so a broker that fetches is refused.
+        Errors: BROKER_ID_NOT_REGISTERED, INVALID_REQUEST, POLICY_VIOLATION (a broker that fetches, below that level).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnfenceBroker(self, request, context):
+        """Ends the fence of FenceBroker. The broker is online after its next fetch. No change for a broker without a mode.
+        Errors: BROKER_ID_NOT_REGISTERED, POLICY_VIOLATION (the broker is in maintenance), UNSUPPORTED_VERSION (the cluster
+        is below metadata.version 2).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DrainBroker(self, request, context):
+        """Begins the maintenance of a broker: its leaderships move to other brokers, and nothing new is placed on the broker.
+        The answer comes when all leaderships have moved that can: the broker still leads a partition while no other active
+        broker is in the ISR (`led_partitions` of ListBrokers). The broker stays online and in the ISRs. Errors:
+        BROKER_ID_NOT_REGISTERED, INVALID_REQUEST, POLICY_VIOLATION (the broker is fenced by an operator),
+        UNSUPPORTED_VERSION (the cluster is below metadata.version 2).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UndrainBroker(self, request, context):
+        """Ends the maintenance of a broker. The balancing, or ElectLeaders, gives leaderships back to it. No change for a
+        broker without a mode. Errors: BROKER_ID_NOT_REGISTERED, POLICY_VIOLATION (the broker is fenced by an operator),
+        UNSUPPORTED_VERSION (the cluster is below metadata.version 2).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -509,6 +554,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
             'FenceBroker': grpc.unary_unary_rpc_method_handler(
                     servicer.FenceBroker,
                     request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.FenceBrokerRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.SerializeToString,
+            ),
+            'UnfenceBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnfenceBroker,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.UnfenceBrokerRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.SerializeToString,
+            ),
+            'DrainBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainBroker,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DrainBrokerRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.SerializeToString,
+            ),
+            'UndrainBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndrainBroker,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.UndrainBrokerRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.SerializeToString,
             ),
             'UnregisterBroker': grpc.unary_unary_rpc_method_handler(
@@ -975,6 +1035,87 @@ class AdminService(object):
             target,
             '/quorum_rpc.v1.AdminService/FenceBroker',
             quorum__rpc_dot_v1_dot_admin__pb2.FenceBrokerRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnfenceBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/UnfenceBroker',
+            quorum__rpc_dot_v1_dot_admin__pb2.UnfenceBrokerRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/DrainBroker',
+            quorum__rpc_dot_v1_dot_admin__pb2.DrainBrokerRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndrainBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/UndrainBroker',
+            quorum__rpc_dot_v1_dot_admin__pb2.UndrainBrokerRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
             options,
             channel_credentials,

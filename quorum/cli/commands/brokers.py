@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from metadata_log.format.errors import ErrorCode
-from quorum.cli.errors import EXIT_NOT_FOUND, EXIT_UNHEALTHY, CliError, exit_code_of
+from quorum.cli.commands.broker_changes import drain, fence, undrain, unfence, unregister
+from quorum.cli.errors import EXIT_NOT_FOUND, EXIT_UNHEALTHY, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
 from quorum.wire.words import endpoint_text, id_text, optional, state_text
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _COLUMNS = (
     Column("ID", "broker_id"),
     Column("STATE", "state"),
+    Column("MODE", "mode"),
     Column("RACK", "rack"),
     Column("ENDPOINTS", "endpoints_text"),
     Column("EPOCH", "broker_epoch"),
@@ -30,12 +31,16 @@ _COLUMNS = (
     Column("REPLICAS", "replicas"),
     Column("DATA_PLANE", "data_plane"),
 )
-_RESULTS = (Column("ID", "broker_id"), Column("RESULT", "result"))
+
+_MODES = {
+    "fenced": "an operator keeps the broker out",
+    "maintenance": "an operator has drained the broker",
+}
 
 
 @click.group()
 def brokers() -> None:
-    """Show brokers, and remove brokers that are gone."""
+    """Show brokers, keep them out, drain them for maintenance, and remove those that are gone."""
 
 
 @brokers.command("list")
@@ -57,7 +62,7 @@ def list_(options: Options, expect_online: bool) -> None:
 @click.argument("broker_ids", nargs=-1, required=True, type=click.IntRange(0, (1 << 31) - 1), metavar="BROKER_ID...")
 @command
 def describe(options: Options, broker_ids: tuple[int, ...]) -> None:
-    """Shows brokers: the state, since when and why, the last contact, what each broker holds, and the configs set on it.
+    """Shows brokers: state and mode, since when and why, the last contact, what each broker holds, and the configs set on it.
 
     The reason and the time come from the broker's record in the metadata log, so every controller tells the same, also after a
     failover. The log of the controller that was active then has a line with more: search it for the event `broker fenced`.
@@ -83,41 +88,8 @@ def describe(options: Options, broker_ids: tuple[int, ...]) -> None:
         emit(options.output, {"as_of_offset": as_of_offset, "brokers": described}, rows="brokers")
 
 
-@brokers.command()
-@click.argument("broker_ids", nargs=-1, required=True, type=click.IntRange(0, (1 << 31) - 1), metavar="BROKER_ID...")
-@click.option("--if-registered", is_flag=True, help="A broker that is not registered is no error.")
-@command
-def unregister(options: Options, broker_ids: tuple[int, ...], if_registered: bool) -> None:
-    """Removes brokers that are gone for good.
-
-    A broker is removed only if it is fenced, is not heard, and has no replicas. Each broker has a result of its own; the exit
-    code is that of the first failure.
-    """
-
-    async def work(client: AdminClient) -> list[dict[str, Any]]:
-        return [await _unregistered(client, broker_id, if_registered) for broker_id in dict.fromkeys(broker_ids)]
-
-    rows = ask(options, work)
-    emit(options.output, {"brokers": rows}, rows="brokers", columns=_RESULTS)
-    failed = [row["error"] for row in rows if row["error"] is not None]
-    if failed:
-        raise SystemExit(exit_code_of(ErrorCode[failed[0]]))
-
-
-async def _unregistered(client: AdminClient, broker_id: int, if_registered: bool) -> dict[str, Any]:
-    """Removes one broker. An error that is not about this broker, such as a missing leader, is raised."""
-    from metaquorum import AdminError
-
-    absent = ErrorCode.BROKER_ID_NOT_REGISTERED
-    try:
-        await client.unregister_broker(broker_id)
-    except AdminError as e:
-        if e.code not in (absent, ErrorCode.POLICY_VIOLATION):
-            raise
-        if e.code is absent and if_registered:
-            return {"broker_id": broker_id, "result": "absent", "error": None}
-        return {"broker_id": broker_id, "result": e.message, "error": e.code.name}
-    return {"broker_id": broker_id, "result": "removed", "error": None}
+for change in (fence, unfence, drain, undrain, unregister):
+    brokers.add_command(change)
 
 
 async def _all_brokers(client: AdminClient) -> tuple[int, list[admin_pb2.BrokerListing]]:
@@ -142,12 +114,15 @@ async def _configs(client: AdminClient, broker_ids: list[int]) -> dict[int, dict
 def _description(broker: admin_pb2.BrokerListing, configs: dict[str, str]) -> dict[str, Any]:
     from quorum.cli.commands.snapshot import time_text
 
-    since_ms = optional(broker, "state_since_ms")
+    since_ms, mode_since_ms = optional(broker, "state_since_ms"), optional(broker, "mode_since_ms")
     return {
         **_row(broker),
         "state_reason": broker.state_reason or None,
         "state_since": None if since_ms is None else time_text(since_ms),
         "state_since_ms": since_ms,
+        "mode_reason": broker.mode_reason or None,
+        "mode_since": None if mode_since_ms is None else time_text(mode_since_ms),
+        "mode_since_ms": mode_since_ms,
         "session_left_ms": optional(broker, "session_left_ms"),
         "configs": configs,
     }
@@ -161,6 +136,7 @@ def _lines(of: dict[str, Any]) -> Iterator[str]:
         ("state", of["state"]),
         ("since", of["state_since"] or UNKNOWN),
         ("why", why),
+        ("mode", _mode_text(of)),
         ("last heard", UNKNOWN if heard_ms is None else f"{heard_ms:,} ms ago"),
         ("session", UNKNOWN if left_ms is None else f"ends in {left_ms:,} ms, if the broker is not heard before"),
         ("epoch", of["broker_epoch"]),
@@ -177,6 +153,15 @@ def _lines(of: dict[str, Any]) -> Iterator[str]:
     yield from (f"  {name:<12} {value}" for name, value in facts)
 
 
+def _mode_text(of: dict[str, Any]) -> str:
+    """Says which mode an operator has given to a broker, since when and why."""
+    if of["mode"] is None:
+        return UNKNOWN
+    meaning = _MODES.get(of["mode"], "a mode of a newer release")
+    why = "" if of["mode_reason"] is None else f": {of['mode_reason']}"
+    return f"{of['mode']} ({meaning}) since {of['mode_since'] or UNKNOWN}{why}"
+
+
 def _meaning(reason: str) -> str:
     """Says in words what a reason in a broker's record means."""
     from quorum.controller.protocol.happenings import StateReason
@@ -191,6 +176,7 @@ def _row(broker: admin_pb2.BrokerListing) -> dict[str, Any]:
     return {
         "broker_id": broker.broker_id,
         "state": state_text(broker.state),
+        "mode": broker.mode or None,
         "rack": optional(broker, "rack"),
         "endpoints": [{"listener": each.listener, "endpoint": endpoint_text(each)} for each in broker.endpoints],
         "broker_epoch": broker.broker_epoch,

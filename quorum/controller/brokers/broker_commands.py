@@ -195,15 +195,30 @@ class Brokers:
         fenced = BrokerFenced(broker.broker_id, broker.broker_epoch, why, silent_ms)
         return Decision((*left.changes, fence), reply, happenings=(fenced, *left.happenings))
 
-    def fence(self, image: MetadataImage, command: FenceBroker, now_ms: int) -> Decision:
+    def change_mode(
+        self, image: MetadataImage, command: FenceBroker | DrainBroker | EndBrokerMode, now_ms: int
+    ) -> Decision:
+        """Decides the next slice of an operator's request about a mode.
+
+        Raises:
+            ControllerError: BROKER_ID_NOT_REGISTERED, INVALID_REQUEST, POLICY_VIOLATION, UNSUPPORTED_VERSION.
+        """
+        broker = self._registered(image, command.broker_id)
+        match command:
+            case FenceBroker():
+                return self._fence_by_hand(image, broker, command, now_ms)
+            case DrainBroker():
+                return self._modes.drain(image, broker, command, now_ms)
+            case EndBrokerMode():
+                return self._modes.end(image, broker, command, now_ms)
+
+    def _fence_by_hand(
+        self, image: MetadataImage, broker: RegisterBroker, command: FenceBroker, now_ms: int
+    ) -> Decision:
         """Decides the next slice of an operator's fencing. The last slice has the fence and the mode, in this order.
 
         Below the level of modes the fence lasts until the broker's next fetch, so a live broker is refused.
-
-        Raises:
-            ControllerError: BROKER_ID_NOT_REGISTERED, INVALID_REQUEST, POLICY_VIOLATION.
         """
-        broker = self._registered(image, command.broker_id)
         check_reason(command.reason)
         lasts = knows_modes(image)
         if not lasts:
@@ -217,14 +232,6 @@ class Brokers:
         if fencing.then is not None:
             return replace(fencing, then=command)
         return self._modes.with_fence(image, broker.broker_id, command.reason, fencing)
-
-    def drain(self, image: MetadataImage, command: DrainBroker, now_ms: int) -> Decision:
-        """Raises ControllerError: BROKER_ID_NOT_REGISTERED, and those of `Modes.drain`."""
-        return self._modes.drain(image, self._registered(image, command.broker_id), command, now_ms)
-
-    def end_mode(self, image: MetadataImage, command: EndBrokerMode, now_ms: int) -> Decision:
-        """Raises ControllerError: BROKER_ID_NOT_REGISTERED, and those of `Modes.end`."""
-        return self._modes.end(image, self._registered(image, command.broker_id), command, now_ms)
 
     def continue_fencing(self, image: MetadataImage, command: ContinueFencing, now_ms: int) -> Decision:
         """Decides the next slice of a fencing that is under way, even if the broker is heard again; else nothing."""

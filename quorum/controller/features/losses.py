@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from metadata_log.format.ids import Uuid
-from metadata_log.format.records import METADATA_VERSION, Partition
+from metadata_log.format.records import METADATA_VERSION, BrokerMode, Partition
 from metadata_log.format.records.levels import FIELD_LEVELS, RECORD_LEVELS
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
@@ -30,7 +30,9 @@ OWN_FIELDS: Final[Mapping[str, Mapping[str, int]]] = {
 }
 """Feature -> field of partitions -> the level below which the field would be lost."""
 
-ENTITIES: Final[Mapping[type, Callable[[MetadataImage], Iterable[str]]]] = {}
+ENTITIES: Final[Mapping[type, Callable[[MetadataImage], Iterable[str]]]] = {
+    BrokerMode: lambda image: (f"the mode of broker {broker_id}" for broker_id in image.broker_modes),
+}
 """Canonical record type with a level in `RECORD_LEVELS` -> the names of all such things in an image."""
 
 

@@ -34,6 +34,7 @@ from quorum.controller.protocol.election_commands import (
     ElectLeadersReply,
     TopicPartition,
 )
+from quorum.controller.protocol.mode_commands import BrokerModeReply
 from quorum.wire.convert.errors import BadMessage, item_error
 
 ENTRIES_MAX = 10_000
@@ -211,5 +212,7 @@ def to_elect_leaders_response(reply: ElectLeadersReply) -> admin_pb2.ElectLeader
     )
 
 
-def to_mutation_response(reply: FenceBrokerReply | UnregisterBrokerReply) -> admin_pb2.MutationResponse:
+def to_mutation_response(
+    reply: FenceBrokerReply | UnregisterBrokerReply | BrokerModeReply,
+) -> admin_pb2.MutationResponse:
     return admin_pb2.MutationResponse(offset=reply.offset)

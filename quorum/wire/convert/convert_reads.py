@@ -12,6 +12,7 @@ from metadata_log.format.ids import NO_LEADER
 from quorum.controller.partitions.partition_conditions import PartitionCondition
 from quorum.controller.partitions.partition_health import Named, PartitionHealth
 from quorum.controller.partitions.partition_listing import PartitionDescription, PartitionFilter, PartitionPage
+from quorum.controller.protocol.mode_commands import Mode
 from quorum.controller.topics.described_configs import DescribedConfig, DescribedResource
 from quorum.controller.views import (
     BrokerListing,
@@ -153,7 +154,7 @@ def to_list_brokers_response(page: BrokerPage, as_of_offset: int, now_ms: int) -
 
 def _broker_listing(listing: BrokerListing, now_ms: int) -> admin_pb2.BrokerListing:
     registration, last_contact_ms = listing.registration, listing.last_contact_ms
-    session_ends_ms = listing.session_deadline_ms
+    session_ends_ms, mode = listing.session_deadline_ms, listing.mode
     return admin_pb2.BrokerListing(
         broker_id=registration.broker_id,
         broker_epoch=registration.broker_epoch,
@@ -170,6 +171,9 @@ def _broker_listing(listing: BrokerListing, now_ms: int) -> admin_pb2.BrokerList
         state_reason=registration.reason,
         state_since_ms=registration.since_ms or None,
         session_left_ms=None if session_ends_ms is None or session_ends_ms < now_ms else session_ends_ms - now_ms,
+        mode="" if mode is None else Mode(mode.mode).word,
+        mode_reason="" if mode is None else mode.reason,
+        mode_since_ms=None if mode is None else mode.since_ms or None,
     )
 
 

@@ -13,6 +13,7 @@ from metadata_log.format.partition_state import ISR, LEADER, REPLICAS, Partition
 from metadata_log.format.records import (
     FENCED_MODE,
     MAINTENANCE_MODE,
+    METADATA_VERSION,
     NO_MODE,
     TOPIC_RESOURCE,
     BrokerMode,
@@ -30,6 +31,7 @@ from quorum.controller.protocol import happenings as told
 from quorum.controller.protocol.commands import (
     AlterPartition,
     AlterPartitionReply,
+    Command,
     CreateTopics,
     DeleteTopics,
     FenceBroker,
@@ -41,6 +43,7 @@ from quorum.controller.protocol.commands import (
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError
 from quorum.controller.protocol.election_commands import ElectionType, ElectLeaders, ElectLeadersReply, TopicPartition
+from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.controller.protocol.happenings import StateReason
 from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode, Mode
 from tests.metadata_log.image.test_delta import replayed
@@ -50,7 +53,7 @@ SLICED = ControllerConfig(slice_changes_max=1, slice_partitions_max=1)
 SESSION_MS = ControllerConfig().session_timeout_ms
 
 
-def refusal(cluster: Cluster, command: FenceBroker | DrainBroker | EndBrokerMode | UnregisterBroker) -> ControllerError:
+def refusal(cluster: Cluster, command: Command) -> ControllerError:
     before = cluster.image.digest
     with pytest.raises(ControllerError) as caught:
         cluster.run(command)
@@ -401,6 +404,20 @@ def test_a_snapshot_keeps_the_modes() -> None:
     assert loaded.digest == cluster.image.digest
 
 
+def test_a_mode_needs_its_level_and_no_downgrade_loses_one() -> None:
+    """At level 1 a drain is refused, and so is a downgrade to level 1 while a broker has a mode."""
+    old = Cluster(2, config=ControllerConfig(bootstrap_metadata_version=1))
+    for command in (DrainBroker(0), EndBrokerMode(0, Mode.FENCED)):
+        assert refusal(old, command).code is ErrorCode.UNSUPPORTED_VERSION
+    cluster = Cluster(2)
+    cluster.run(DrainBroker(0))
+    down = UpdateFeatures((FeatureUpdate(METADATA_VERSION, 1, UpgradeType.SAFE_DOWNGRADE),))
+    assert "the mode of broker 0" in refusal(cluster, down).message
+    cluster.run(EndBrokerMode(0, Mode.MAINTENANCE))
+    cluster.run(down)
+    assert cluster.image.metadata_version == 1
+
+
 # --- the twin ------------------------------------------------------------------------------------------------------
 
 
@@ -413,9 +430,10 @@ def dumb_leader(
         for candidate in ranked:
             if candidate in group and candidate in isr:
                 return candidate
-    for candidate in replicas:
-        if unclean and candidate in active:
-            return candidate
+    for group in (active - resting, active & resting):
+        for candidate in replicas:
+            if unclean and candidate in group:
+                return candidate
     return NO_LEADER
 
 

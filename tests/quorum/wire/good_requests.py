@@ -145,7 +145,10 @@ def _operators() -> dict[str, Any]:
                 )
             ],
         ),
-        "FenceBroker": admin_pb2.FenceBrokerRequest(context=CONTEXT, broker_id=2),
+        "FenceBroker": admin_pb2.FenceBrokerRequest(context=CONTEXT, broker_id=2, reason="slow disk"),
+        "UnfenceBroker": admin_pb2.UnfenceBrokerRequest(context=CONTEXT, broker_id=2),
+        "DrainBroker": admin_pb2.DrainBrokerRequest(context=CONTEXT, broker_id=2, reason="new disk"),
+        "UndrainBroker": admin_pb2.UndrainBrokerRequest(context=CONTEXT, broker_id=2),
         "UnregisterBroker": admin_pb2.UnregisterBrokerRequest(context=CONTEXT, broker_id=2),
         "DescribeQuorum": admin_pb2.DescribeQuorumRequest(context=CONTEXT),
         "AddVoter": admin_pb2.AdminAddVoterRequest(context=CONTEXT, voter=voter(4)),

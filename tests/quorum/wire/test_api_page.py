@@ -29,6 +29,10 @@ NEED_A_STATE: Final = {
         "THROTTLING_QUOTA_EXCEEDED",
     },
     "AdminService.ElectLeaders": {"PREFERRED_LEADER_NOT_AVAILABLE", "ELIGIBLE_LEADERS_NOT_AVAILABLE"},
+    "AdminService.FenceBroker": {"POLICY_VIOLATION"},
+    "AdminService.UnfenceBroker": {"POLICY_VIOLATION", "UNSUPPORTED_VERSION"},
+    "AdminService.DrainBroker": {"POLICY_VIOLATION", "UNSUPPORTED_VERSION"},
+    "AdminService.UndrainBroker": {"POLICY_VIOLATION", "UNSUPPORTED_VERSION"},
     "AdminService.RemoveVoter": {"NOT_READY"},
 }
 """The errors that no request alone can cause: the node has to be in a certain state, or to have a certain config."""

@@ -485,9 +485,17 @@ OPERATORS: Final = {
     ),
     "FenceBroker": (
         *CHANGES,
-        of_operators("broker_id", 0, E.POLICY_VIOLATION),
         of_operators("broker_id", 77, E.BROKER_ID_NOT_REGISTERED),
+        of_operators("reason", "x" * 201, E.INVALID_REQUEST),
+        of_operators("reason", "two\nlines", E.INVALID_REQUEST),
     ),
+    "UnfenceBroker": (*CHANGES, of_operators("broker_id", 77, E.BROKER_ID_NOT_REGISTERED)),
+    "DrainBroker": (
+        *CHANGES,
+        of_operators("broker_id", 77, E.BROKER_ID_NOT_REGISTERED),
+        of_operators("reason", "x" * 201, E.INVALID_REQUEST),
+    ),
+    "UndrainBroker": (*CHANGES, of_operators("broker_id", 77, E.BROKER_ID_NOT_REGISTERED)),
     "UnregisterBroker": (
         *CHANGES,
         of_operators("broker_id", 0, E.POLICY_VIOLATION),

@@ -1,0 +1,214 @@
+"""The commands of `quorumctl brokers` that change brokers: fence, unfence, drain, undrain, unregister.
+
+Each command takes several brokers, one after the other, and each broker has a result of its own. If an error ends the work in
+the middle, for example because no controller leads any more, the output still has a row for each broker: done, or not tried.
+
+    $ quorumctl brokers drain 101 --wait --reason "new disk"
+    ID   RESULT   LEADS
+    101  drained      0
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import MODE_REASON_CHARS_MAX
+from quorum.cli.errors import EXIT_UNHEALTHY, exit_code_of, of_admin_error
+from quorum.cli.options import Options, Seconds, ask, command
+from quorum.cli.output import Column, emit
+
+if TYPE_CHECKING:
+    from metaquorum import AdminClient, AdminError
+
+_RESULTS: Final = (Column("ID", "broker_id"), Column("RESULT", "result"))
+_DRAINS: Final = (*_RESULTS, Column("LEADS", "led_partitions"))
+_OF_ONE_BROKER: Final = frozenset(
+    (ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.POLICY_VIOLATION, ErrorCode.INVALID_REQUEST)
+)
+"""The refusals after which the next broker is tried."""
+POLL_S: Final = 0.5
+NOT_TRIED: Final = "not tried"
+
+_BROKERS: Final = click.argument(
+    "broker_ids", nargs=-1, required=True, type=click.IntRange(0, (1 << 31) - 1), metavar="BROKER_ID..."
+)
+_REASON: Final = click.option(
+    "--reason", default="", help=f"Shown by `brokers describe`. At most {MODE_REASON_CHARS_MAX} characters."
+)
+_DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Check the request, and change nothing.")
+
+
+class _Done(NamedTuple):
+    """The rows of all brokers, and the error that ended the work before its end."""
+
+    rows: list[dict[str, Any]]
+    stopped_by: AdminError | None
+
+
+async def _for_each(
+    broker_ids: tuple[int, ...],
+    change: Callable[[int], Awaitable[object]],
+    word: str,
+    no_errors: frozenset[ErrorCode] = frozenset(),
+) -> _Done:
+    """Makes the change for one broker after the other. `word` is the result of a change that was made."""
+    from metaquorum import AdminError
+
+    rows: list[dict[str, Any]] = []
+    stopped_by: AdminError | None = None
+    for broker_id in dict.fromkeys(broker_ids):
+        result, error = word, None
+        if stopped_by is not None:
+            result = NOT_TRIED
+        else:
+            try:
+                await change(broker_id)
+            except AdminError as e:
+                if e.code in no_errors:
+                    result = "absent"
+                else:
+                    result, error = e.message, e.code.name
+                    stopped_by = None if e.code in _OF_ONE_BROKER else e
+        rows.append({"broker_id": broker_id, "result": result, "error": error})
+    return _Done(rows, stopped_by)
+
+
+def _show(options: Options, done: _Done, columns: tuple[Column, ...] = _RESULTS) -> None:
+    """Prints the rows; the exit code is that of the first failure."""
+    emit(options.output, {"brokers": done.rows}, rows="brokers", columns=columns)
+    if done.stopped_by is not None:
+        raise of_admin_error(done.stopped_by)
+    failed = [row["error"] for row in done.rows if row["error"] is not None]
+    if failed:
+        raise SystemExit(exit_code_of(ErrorCode[failed[0]]))
+
+
+@click.command()
+@_BROKERS
+@_REASON
+@_DRY_RUN
+@command
+def fence(options: Options, broker_ids: tuple[int, ...], reason: str, dry_run: bool) -> None:
+    """Keeps brokers out, until `brokers unfence`.
+
+    A fenced broker leads nothing and is in no ISR. The fence survives a restart of the broker and a new active controller. A
+    partition that only this broker has in sync has no leader meanwhile.
+    """
+
+    async def work(client: AdminClient) -> _Done:
+        return await _for_each(
+            broker_ids, lambda each: client.fence_broker(each, reason, validate_only=dry_run), _word("fenced", dry_run)
+        )
+
+    _show(options, ask(options, work))
+
+
+@click.command()
+@_BROKERS
+@_DRY_RUN
+@command
+def unfence(options: Options, broker_ids: tuple[int, ...], dry_run: bool) -> None:
+    """Ends the fence of `brokers fence`. A broker that runs is online a moment later."""
+
+    async def work(client: AdminClient) -> _Done:
+        return await _for_each(
+            broker_ids, lambda each: client.unfence_broker(each, validate_only=dry_run), _word("unfenced", dry_run)
+        )
+
+    _show(options, ask(options, work))
+
+
+@click.command()
+@_BROKERS
+@_REASON
+@click.option(
+    "--wait", is_flag=True, help="Wait until the brokers lead nothing. Exit code 10 if they still do at the end."
+)
+@click.option("--wait-timeout", "wait_s", type=Seconds(0, 86_400), default=600.0, help="Seconds to wait. Default: 600.")
+@_DRY_RUN
+@command
+def drain(options: Options, broker_ids: tuple[int, ...], reason: str, wait: bool, wait_s: float, dry_run: bool) -> None:
+    """Takes brokers out of work for maintenance, until `brokers undrain`.
+
+    The leaderships move to other brokers, and nothing new is placed on a drained broker. It stays online and in sync. It still
+    leads a partition while no other broker is in sync there: LEADS counts such partitions, and `partitions list --led-by` lists
+    them. They move as soon as another replica is in sync.
+    """
+
+    async def work(client: AdminClient) -> _Done:
+        done = await _for_each(
+            broker_ids, lambda each: client.drain_broker(each, reason, validate_only=dry_run), _word("drained", dry_run)
+        )
+        rows = [row for row in done.rows if row["error"] is None and row["result"] != NOT_TRIED]
+        for row in done.rows:
+            row["led_partitions"] = None
+        if rows and done.stopped_by is None:
+            await _count_led(client, rows, wait_s if wait and not dry_run else 0.0)
+        return done
+
+    done = ask(options, work)
+    _show(options, done, _DRAINS)
+    if wait and not dry_run and any(row["led_partitions"] for row in done.rows):
+        raise SystemExit(EXIT_UNHEALTHY)
+
+
+async def _count_led(client: AdminClient, rows: list[dict[str, Any]], wait_s: float) -> None:
+    """Fills in how many partitions each broker leads, once there are none, or the time is over."""
+    loop = asyncio.get_running_loop()
+    until_s, told = loop.time() + wait_s, None
+    while True:
+        led = {broker.broker_id: broker.led_partitions async for broker in client.brokers()}
+        for row in rows:
+            row["led_partitions"] = led.get(row["broker_id"], 0)
+        left = sum(row["led_partitions"] for row in rows)
+        if not left or loop.time() >= until_s:
+            return
+        if left != told:
+            click.echo(f"waiting: {left:,} partitions have no other replica in sync that could lead", err=True)
+            told = left
+        await asyncio.sleep(POLL_S)
+
+
+@click.command()
+@_BROKERS
+@_DRY_RUN
+@command
+def undrain(options: Options, broker_ids: tuple[int, ...], dry_run: bool) -> None:
+    """Ends the maintenance of `brokers drain`.
+
+    The brokers lead again after the next check of the balancing. `leaders elect --all-topic-partitions` elects them at once.
+    """
+
+    async def work(client: AdminClient) -> _Done:
+        return await _for_each(
+            broker_ids, lambda each: client.undrain_broker(each, validate_only=dry_run), _word("undrained", dry_run)
+        )
+
+    _show(options, ask(options, work))
+
+
+@click.command()
+@_BROKERS
+@click.option("--if-registered", is_flag=True, help="A broker that is not registered is no error.")
+@command
+def unregister(options: Options, broker_ids: tuple[int, ...], if_registered: bool) -> None:
+    """Removes brokers that are gone for good, and their modes.
+
+    A broker is removed only if it is fenced, is not heard, and has no replicas. Each broker has a result of its own; the exit
+    code is that of the first failure.
+    """
+    no_errors = frozenset((ErrorCode.BROKER_ID_NOT_REGISTERED,)) if if_registered else frozenset()
+
+    async def work(client: AdminClient) -> _Done:
+        return await _for_each(broker_ids, client.unregister_broker, "removed", no_errors)
+
+    _show(options, ask(options, work))
+
+
+def _word(word: str, dry_run: bool) -> str:
+    return f"would be {word}" if dry_run else word

@@ -1,0 +1,107 @@
+"""`quorumctl brokers fence | unfence | drain | undrain | unregister`, against a served node."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from metadata_log.format.errors import ErrorCode
+from quorum.controller.protocol.commands import Command, FenceBroker, UnregisterBroker
+from quorum.runtime.protocol.requests import Refused
+from quorum.wire.server import serve
+from tests.quorum.cli.test_cluster_commands import Run, quorumctl
+from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def node() -> FakeNode:
+    return FakeNode()
+
+
+@pytest.fixture
+async def run(node: FakeNode) -> AsyncIterator[Run]:
+    """`await run("brokers", "list")` asks the served node."""
+    async with serve(node, IDENTITY, ANY_PORT, grace_s=0) as port:
+        node.target = f"127.0.0.1:{port}"
+
+        async def ask(*arguments: object) -> object:
+            return await quorumctl("-C", f"127.0.0.1:{port}", *arguments)
+
+        yield ask  # type: ignore[misc]
+
+
+def fenced_brokers(node: FakeNode) -> list[int]:
+    return [broker.broker_id for broker in node.cluster.image.brokers.values() if broker.fenced]
+
+
+async def test_a_broker_is_drained_shown_and_given_back(run: Run, node: FakeNode) -> None:
+    """A dry run changes nothing; the table has the mode, and the description has reason and time."""
+    node.cluster.assign("orders", (0, 1), (1, 0))
+    dry = await run("brokers", "drain", 0, "--dry-run", "--wait")
+    assert (dry.exit_code, dry.stdout.splitlines()[1]) == (0, "0\twould be drained\t1")
+    assert node.cluster.leaders("orders") == [0, 1]
+
+    drained = await run("brokers", "drain", 0, "--reason", "new disk", "--wait", "-o", "json")
+    assert drained.exit_code == 0
+    assert drained.document["brokers"] == [{"broker_id": 0, "result": "drained", "error": None, "led_partitions": 0}]
+    assert node.cluster.leaders("orders") == [1, 1]
+    header, row = (await run("brokers", "list")).stdout.splitlines()[:2]
+    assert dict(zip(header.split("\t"), row.split("\t"), strict=True))["MODE"] == "maintenance"
+    (broker,) = (await run("brokers", "describe", 0, "-o", "json")).document["brokers"]
+    assert (broker["mode"], broker["mode_reason"]) == ("maintenance", "new disk")
+    (line,) = [each for each in (await run("brokers", "describe", 0)).stdout.splitlines() if "mode " in each]
+    assert line.startswith("  mode         maintenance (an operator has drained the broker) since 20")
+    assert line.endswith(": new disk")
+
+    assert (await run("brokers", "unfence", 0)).exit_code == 1
+    assert (await run("brokers", "undrain", 0)).exit_code == 0
+    assert not len(node.cluster.image.broker_modes)
+
+
+async def test_a_drain_that_cannot_end_says_so(run: Run, node: FakeNode) -> None:
+    """Nobody else is in sync: the broker leads on, and `--wait` ends with exit code 10. Without `--wait` the drain is done."""
+    node.cluster.assign("orders", (0,))
+    waited = await run("brokers", "drain", 0, "--wait", "--wait-timeout", 0.1)
+    assert waited.exit_code == 10
+    assert waited.stdout.splitlines()[1] == "0\tdrained\t1"
+    assert waited.stderr == "waiting: 1 partitions have no other replica in sync that could lead\n"
+    assert (await run("brokers", "drain", 0)).exit_code == 0
+
+
+async def test_a_broker_is_kept_out_until_it_is_let_in(run: Run, node: FakeNode) -> None:
+    """Each broker has a result of its own; the exit code is that of the first failure."""
+    ran = await run("brokers", "fence", 77, 0, "--reason", "slow disk", "-o", "json")
+    assert ran.exit_code == 3
+    assert [each["error"] for each in ran.document["brokers"]] == ["BROKER_ID_NOT_REGISTERED", None]
+    node.cluster.contact(0)
+    assert fenced_brokers(node) == [0]
+    assert (await run("brokers", "unfence", 0)).stdout.splitlines()[1] == "0\tunfenced"
+    node.cluster.contact(0)
+    assert fenced_brokers(node) == []
+    too_long = await run("brokers", "fence", 0, "--reason", "x" * 201)
+    assert too_long.exit_code == 1 and "at most 200" in too_long.stdout
+
+
+@pytest.mark.parametrize(("word", "kind"), [("fence", FenceBroker), ("unregister", UnregisterBroker)])
+async def test_an_error_in_the_middle_leaves_the_rows_of_what_was_done(
+    run: Run, node: FakeNode, monkeypatch: pytest.MonkeyPatch, word: str, kind: type[Command]
+) -> None:
+    """The leader is lost after the first broker: the operator must see that the first broker was changed."""
+    for broker_id in (0, 1, 2):
+        node.cluster.contact(broker_id, wants_fence=True)
+    node.cluster.now_ms += 20_000
+    submit, asked = node.submit, []
+
+    async def submit_once(command: Command, *arguments: object, **named: object) -> object:
+        asked.append(command)
+        if isinstance(command, kind) and len(asked) > 1:
+            raise Refused(ErrorCode.NOT_CONTROLLER, "no leader is known")
+        return await submit(command, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(node, "submit", submit_once)
+    ran = await run("--timeout", 0.5, "brokers", word, 0, 1, 2, "-o", "json")
+    assert ran.exit_code == 5, ran
+    first, second, third = ran.document["brokers"]
+    assert (first["error"], second["error"], third["result"]) == (None, "NOT_CONTROLLER", "not tried")
+    assert "no leader" in ran.stderr
