@@ -16,6 +16,11 @@ def id_text(value: bytes) -> str | None:
     return uuid_text(value) if len(value) == 16 else None
 
 
+def counted(count: int, noun: str) -> str:
+    """Returns `1 record`, `2 records` or `72,017 records`. The noun has no other plural than one in `s`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def endpoint_text(endpoint: Any) -> str:
     """`host:port`"""
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host

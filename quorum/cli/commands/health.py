@@ -25,7 +25,7 @@ from quorum.cli.commands.replicas import SILENT, Heard, hear_all, is_leaders
 from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
-from quorum.wire.words import endpoint_text, id_text, optional, problems_in, state_text
+from quorum.wire.words import counted, endpoint_text, id_text, optional, problems_in, state_text
 
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
@@ -41,7 +41,7 @@ LAST_LOOK_S: Final = 0.5
 CONFIRM_S: Final = verdict.HEARD_MS_MAX / 1_000 + 0.2
 """How long a look waits for the leader's word about a controller that cannot be asked, in seconds."""
 NAMED: Final = verdict.NAMED
-_GROWING: Final = re.compile(r" for [\d.]+ s(, as controller .*)?|[\d,]+ (?=records)")
+_GROWING: Final = re.compile(r" for [\d.]+ s(, as controller .*)?|[\d,]+ records?")
 """The parts of a reason whose change is no news: durations, and the attempts of a controller without a leader."""
 
 
@@ -238,7 +238,7 @@ def _lines(document: dict[str, Any]) -> Iterable[str]:
         each for each in voters if (each["status"] == SILENT if leader is not None else each["missing"] is not None)
     ]
     is_known = leader is None or document["is_leaders"]
-    yield f"Controllers: {len(voters)} voters, {f'{len(silent)} silent' if is_known else 'silent ones not known'}"
+    yield f"Controllers: {counted(len(voters), 'voter')}, {f'{len(silent)} silent' if is_known else 'silent ones not known'}"
     brokers, partitions = document["brokers"], document["partitions"]
     if brokers is not None:
         yield f"Brokers: {len(brokers)}, {sum(each['state'] == 'online' for each in brokers)} online"

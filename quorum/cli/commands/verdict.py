@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from metadata_log.format.records import NO_DATA_PLANE
 from quorum.cli.commands.replicas import SILENT, no_leader_text
+from quorum.wire.words import counted
 
 BEHIND_MS_MAX: Final = 10_000
 """How long a healthy voter may lack records, in ms. (Under load a healthy voter lacks a few records for milliseconds.)"""
@@ -102,7 +103,7 @@ def _of_controller(document: Document, each: Document) -> Iterable[str]:
         heard = f"the leader has not heard it {_seconds(each['last_fetch_age_ms'])}"
         yield f"{name} cannot be asked, and {heard}: {each['missing']}"
     elif each["is_voter"] and each["lag"] and each["behind_for_ms"] >= BEHIND_MS_MAX:
-        yield f"{name} lacks {each['lag']:,} records, and has lacked some {_seconds(each['behind_for_ms'])}"
+        yield f"{name} lacks {counted(each['lag'], 'record')}, and has lacked some {_seconds(each['behind_for_ms'])}"
     if each["is_voter"] and each["other_directory_id"] is not None:
         yield (
             f"{name} does not vote: it runs with directory {each['other_directory_id']}, and not with the one that voted. "

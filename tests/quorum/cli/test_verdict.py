@@ -81,6 +81,10 @@ def test_a_cluster_without_brokers_is_well_and_says_so() -> None:
             with_third(lag=72_017, behind_for_ms=137_000),
             "controller 3 lacks 72,017 records, and has lacked some for 137.0 s",
         ),
+        (
+            with_third(lag=1, behind_for_ms=137_000),
+            "controller 3 lacks 1 record, and has lacked some for 137.0 s",
+        ),
         (with_third(problems=FULL), "controller 3: disk_full: the disk is full"),
         (with_third(no_leader_reason="it asks around"), "controller 3 follows no leader: it asks around"),
         (
