@@ -61,6 +61,13 @@ def add_metrics(
     metrics.add_table(CONTROLLER_METRICS, look)
 
 
+def _silent_voters(status: NodeStatus) -> int | None:
+    """Without a leader nobody knows, and 0 would look like good news."""
+    if status.leader.leader_id is None:
+        return None
+    return sum(each.status == "silent" for each in status.replicas)
+
+
 def _lags(status: NodeStatus) -> Mapping[Labels, float]:
     known = ((each, each.lag) for each in status.replicas)
     return {(str(each.node_id), uuid_text(each.directory_id)): lag for each, lag in known if lag is not None}
@@ -110,8 +117,8 @@ QUORUM_ROWS: Final = (
     _Row(
         "silent_voters",
         Kind.GAUGE,
-        "Voters from which the leader has received no fetch for the check-quorum timeout; 0 on other nodes.",
-        lambda of: sum(each.status == "silent" for each in of.status.replicas),
+        "Voters from which the leader has received no fetch for the check-quorum timeout; 0 on others; NaN without a leader.",
+        lambda of: _silent_voters(of.status),
     ),
     _Row(
         "replica_lag_records",

@@ -4,8 +4,9 @@ import re
 from dataclasses import replace
 
 from quorum.core.protocol.problem import Problem, ProblemCode
+from quorum.runtime.protocol.tallies import Tallies
 from quorum.wire.cluster_figures import ClusterFigures
-from quorum.wire.metric_table import CONTROLLER_METRICS, add_metrics
+from quorum.wire.metric_table import CONTROLLER_METRICS, ControllerReading, add_metrics
 from service_kit.process.metrics import Metrics
 from service_kit.rpc.call_tallies import CallTallies
 from tests.quorum.wire.fake_node import FakeNode
@@ -35,6 +36,16 @@ def test_each_problem_is_a_series() -> None:
     add_metrics(metrics, node, CallTallies(), ClusterFigures(), None)
     shown = dict(re.findall(r'^metaquorum_problem\{code="(\w+)"\} (\S+)$', metrics.page().decode(), re.MULTILINE))
     assert shown == {code.value: "1.0" if code is ProblemCode.DISK_FULL else "0.0" for code in ProblemCode}
+
+
+def test_silent_voters_are_unknown_without_a_leader() -> None:
+    """0 would look like good news in the one hour in which nobody can know."""
+    well = FakeNode().status()
+    silent = tuple(replace(each, status="silent") if each.node_id == 2 else each for each in well.replicas)
+    (row,) = [row for row in CONTROLLER_METRICS if row.name == "silent_voters"]
+    for leader_id, expected in ((1, 1), (None, None)):
+        status = replace(well, replicas=silent, leader=replace(well.leader, leader_id=leader_id))
+        assert row.read(ControllerReading(status, Tallies(), CallTallies(), None, None, ())) == expected
 
 
 def test_the_names_are_as_prometheus_wants_them() -> None:
