@@ -60,6 +60,14 @@ class TlsSection(BaseModel):
             raise ValueError("tls.certificate.chain, tls.private.key and tls.certificate.authority belong together")
         if self.node_names and not all(given):
             raise ValueError("tls.node.names needs the three tls files: without them there are no certificates")
+        owners: dict[tuple[str, str], NamedNode] = {}
+        for each in self.node_names:
+            other = owners.setdefault((each.node.role, each.name), each)
+            if other.node != each.node:
+                # A controller and a broker of one host may share a certificate, two controllers may not.
+                raise ValueError(
+                    f"tls.node.names gives the name {each.name} to {other.node} and to {each.node}: each could act as the other"
+                )
         return self
 
 

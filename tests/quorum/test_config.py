@@ -109,5 +109,10 @@ def test_whose_certificates_are_whose(tmp_path: Path) -> None:
     assert access.admin_principals == {"CN=alice,O=Example", "CN=bob"}
     with pytest.raises(ConfigErrors, match=r"tls\.node\.names needs the three tls files"):
         load(tmp_path, LEAST + names)
+    shared = "tls.node.names: [controller-1@Host.example.org, broker-1@host.example.org]\n"
+    assert len(load(tmp_path, LEAST + tls + shared).access.node_names) == 2, "of one host"
+    twice = "tls.node.names: [controller-1@Host.example.org, controller-2@host.example.org]\n"
+    with pytest.raises(ConfigErrors, match=r"host\.example\.org to controller-1 and to controller-2"):
+        load(tmp_path, LEAST + tls + twice)
     with pytest.raises(ConfigErrors, match="needs the three tls files: without certificates"):
         load(tmp_path, LEAST + operators).node_config()
