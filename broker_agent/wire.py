@@ -106,7 +106,9 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
             raise self._not_available()
         view, generation = broker.cache.current, broker.generation
         if view.offset < request.min_offset:
-            raise Refusal("NOT_READY", f"applied up to {view.offset}, not yet to {request.min_offset}: ask again")
+            raise Refusal(
+                "NOT_READY", f"applied all below {view.offset}, not yet all below {request.min_offset}: ask again"
+            )
         page = Page(view, request.listener or self._listener, request.page_size, cursor)
         await self._turns.take(self._steps(page, view, request, cursor))
         if not broker.may_serve():  # the lease may have lapsed while the page was built

@@ -340,7 +340,7 @@ class Session:
         is_confirmed = self._registration.unfenced and self._life.lease.holds(now_ms)
         is_ready = self.is_caught_up and not self._store.is_busy
         if is_confirmed and is_ready and self.state is BrokerState.FENCED:
-            self._become(BrokerState.ONLINE, f"unfenced by the controller, applied up to {self.position.offset}")
+            self._become(BrokerState.ONLINE, f"unfenced by the controller, applied all below {self.position.offset}")
 
     def _become(self, state: BrokerState, reason: str) -> None:
         self._effects += self._life.become(state, reason)

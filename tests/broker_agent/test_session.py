@@ -63,6 +63,7 @@ def test_a_broker_registers_fetches_its_own_registration_and_goes_online() -> No
 
     broker.answer(state=ONLINE)
     assert broker.the(StateChanged).state is ONLINE
+    assert broker.session.reason == "unfenced by the controller, applied all below 13", "the end is exclusive"
     assert broker.session.may_serve(broker.now_ms)
 
 
