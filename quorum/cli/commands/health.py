@@ -47,7 +47,10 @@ _GROWING: Final = re.compile(r" for [\d.]+ s(, as controller .*)?|[\d,]+ records
 
 @click.command()
 @click.option(
-    "--watch", is_flag=True, help="Look again and again, and print each change of the verdict or its reasons."
+    "--watch",
+    is_flag=True,
+    help="Look again and again, and print each change of the verdict or its reasons. --timeout ends this only together with "
+    "--exit-when-healthy.",
 )
 @click.option(
     "--exit-when-healthy", is_flag=True, help="Look until the cluster is healthy, or until --timeout has passed."
@@ -58,6 +61,12 @@ def health(options: Options, watch: bool, exit_when_healthy: bool) -> None:
 
     A healthy cluster has a leader that hears every voter, no controller has a problem, every registered broker is online,
     and every partition has a leader and all of its replicas in sync.
+
+    \b
+    --timeout SECONDS limits
+      without the options below   the one look
+      --exit-when-healthy         all looks together; exit code 10 if the cluster is not healthy by then
+      --watch                     nothing: the command looks until it is interrupted
     """
 
     async def work(client: AdminClient) -> dict[str, Any]:
