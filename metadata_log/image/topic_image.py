@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from metadata_log.format.ids import NodeId, Uuid
 from metadata_log.format.partition_state import (
@@ -119,6 +119,7 @@ class TopicEditor:
         "_chunks",
         "_hashed",
         "_old_states",
+        "_owned",
         "_reassigning",
         "_replica_moves",
         "base",
@@ -140,6 +141,8 @@ class TopicEditor:
         self.counted_digest = self.digest
         """The part of `digest` that the image's digest included when the topic was opened."""
         self._chunks: list[Chunk | list[PartitionState]] = [] if base is None else [*base.chunks]
+        self._owned: list[int] = []
+        """The places of the chunks that are lists. `finish` looks at these only: a large topic has 16,000 chunks."""
         self._old_states: dict[int, PartitionState] = {}
         """The state whose hash `digest` includes, for each changed partition. `finish` replaces these hashes."""
         self._reassigning = set(() if base is None else base.reassigning)
@@ -158,6 +161,7 @@ class TopicEditor:
         chunk = self._chunks[index]
         if isinstance(chunk, list):
             return chunk
+        self._owned.append(index)
         owned = self._chunks[index] = list(chunk)
         return owned
 
@@ -173,9 +177,10 @@ class TopicEditor:
         number = self.partition_count
         if number % CHUNK_PARTITIONS == 0:
             self._hash_appended()
+            self._owned.append(len(self._chunks))
             self._chunks.append([])
         chunk = self._chunks[-1]
-        (chunk if isinstance(chunk, list) else self._own(-1)).append(state)
+        (chunk if isinstance(chunk, list) else self._own(len(self._chunks) - 1)).append(state)
         self.partition_count = number + 1
         replicas = state[REPLICAS]
         self._appended[replicas] = self._appended.get(replicas, 0) + 1
@@ -185,7 +190,7 @@ class TopicEditor:
         self._hash_appended()
         room = -self.partition_count % CHUNK_PARTITIONS
         if room:
-            self._own(-1).extend(states[:room])
+            self._own(len(self._chunks) - 1).extend(states[:room])
         for start in range(room, len(states), CHUNK_PARTITIONS):
             self._chunks.append(tuple(states[start : start + CHUNK_PARTITIONS]))
         self.partition_count += len(states)
@@ -257,7 +262,9 @@ class TopicEditor:
             if state != old:
                 digest += partition_hash(topic_id, number, state)
                 digest -= partition_hash(topic_id, number, old)
-        chunks = tuple([tuple(chunk) if isinstance(chunk, list) else chunk for chunk in self._chunks])
+        for index in self._owned:
+            self._chunks[index] = tuple(self._chunks[index])
+        chunks = cast(tuple[Chunk, ...], tuple(self._chunks))
         broker_ids, broker_counts = self._brokers()
         return TopicImage(
             self.name,
