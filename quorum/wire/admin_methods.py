@@ -146,8 +146,9 @@ def _describe_configs(request: admin_pb2.DescribeConfigsRequest, view: ReadView)
     most = EFFECTIVE_PAGE_MAX if request.with_defaults else RESOURCES_PAGE_MAX
     end = begin + min(wanted or most, most)
     asked = request.resources[begin:end]
+    config = None if view.controller is None else view.controller.config
     described = [
-        describe_configs(view.image, each.resource_type, each.name, with_defaults=request.with_defaults)
+        describe_configs(view.image, each.resource_type, each.name, config, with_defaults=request.with_defaults)
         for each in asked
     ]
     token = pages.number_token(end) if end < len(request.resources) else b""

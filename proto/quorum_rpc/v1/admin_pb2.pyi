@@ -380,11 +380,13 @@ class ConfigLevel(_message.Message):
         BROKER: _ClassVar[ConfigLevel.Source]
         CLUSTER: _ClassVar[ConfigLevel.Source]
         DEFAULT: _ClassVar[ConfigLevel.Source]
+        STATIC: _ClassVar[ConfigLevel.Source]
     SOURCE_UNSPECIFIED: ConfigLevel.Source
     TOPIC: ConfigLevel.Source
     BROKER: ConfigLevel.Source
     CLUSTER: ConfigLevel.Source
     DEFAULT: ConfigLevel.Source
+    STATIC: ConfigLevel.Source
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]

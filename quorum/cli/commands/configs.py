@@ -31,6 +31,7 @@ _COLUMNS = (
     Column("DEFAULT", "default"),
     Column("MEANING", "meaning"),
 )
+_SYNONYMS = Column("SYNONYMS", "synonyms")
 _RESULTS = (Column("RESOURCE", "resource"), Column("RESULT", "result"))
 _OWN_SOURCES: Final = {"topic": "topic", "broker": "broker", "all brokers": "cluster"}
 """The level of a value that was set on the resource itself."""
@@ -77,13 +78,22 @@ def configs() -> None:
 @configs.command()
 @_of_resources
 @click.option("--all", "with_defaults", is_flag=True, help="Also the keys that were not set on the resource.")
+@click.option(
+    "--synonyms", is_flag=True, help="Show the value on every level that has one, the value that holds first."
+)
 @command
 def describe(
-    options: Options, topics: tuple[str, ...], broker_ids: tuple[int, ...], all_brokers: bool, with_defaults: bool
+    options: Options,
+    topics: tuple[str, ...],
+    broker_ids: tuple[int, ...],
+    all_brokers: bool,
+    with_defaults: bool,
+    synonyms: bool,
 ) -> None:
     """Shows the configs that were set on topics or brokers.
 
-    SOURCE is the level of the value: topic, broker, cluster (the default of all brokers) or default (built in).
+    SOURCE is the level of the value: topic, broker, cluster (the default of all brokers), static (the active controller's
+    configuration file) or default (built in). The value of an earlier level holds.
     """
     resources = _resources(topics, broker_ids, all_brokers)
 
@@ -104,7 +114,7 @@ def describe(
         options.output,
         {"configs": [row for row in rows if with_defaults or row["is_set_here"]]},
         rows="configs",
-        columns=_COLUMNS,
+        columns=(*_COLUMNS[:-2], _SYNONYMS) if synonyms else _COLUMNS,
     )
 
 
@@ -127,6 +137,7 @@ def _rows(described: admin_pb2.DescribedResource) -> Iterator[dict[str, Any]]:
             "default": defaults[0] if defaults else None,
             "meaning": config.meaning or None,
             "levels": levels,
+            "synonyms": [f"{level['source']}:{level['key']}={level['value']}" for level in levels],
         }
 
 

@@ -8,6 +8,9 @@ A key may have a value on several levels, and the first one holds:
 
 If an operator deletes the first, the second holds. A value of one broker, such as `num.io.threads` of broker 7, comes before the
 default of all brokers in the same way.
+
+`unclean.leader.election.enable` has two more levels, which only the active controller knows (`partitions.election_rules`): the
+config of the active controller's own id, and the key in its configuration file.
 """
 
 from collections.abc import Iterator
@@ -15,8 +18,11 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NO_LEADER
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.partitions.election_rules import UNCLEAN_KEY
+from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.topic_rules import Rejected
 from quorum.controller.topics.config_keys import BROKER_KEYS, KEYS
 from quorum.controller.topics.config_meanings import BROKER_MEANINGS, TOPIC_MEANINGS
@@ -36,6 +42,8 @@ class ConfigSource(Enum):
     BROKER = 2
     CLUSTER = 3
     """The default of all brokers."""
+    STATIC = 5
+    """In the configuration file of the active controller."""
     DEFAULT = 4
     """Built in."""
 
@@ -79,36 +87,52 @@ class DescribedResource(NamedTuple):
 
 
 def describe_configs(
-    image: MetadataImage, resource_type: int, resource_name: str, *, with_defaults: bool = False
+    image: MetadataImage,
+    resource_type: int,
+    resource_name: str,
+    config: ControllerConfig | None = None,
+    *,
+    with_defaults: bool = False,
 ) -> DescribedResource:
-    """Describes the keys that were set on the resource itself; with `with_defaults` all keys."""
+    """Describes the keys that were set on the resource itself; with `with_defaults` all keys.
+
+    `config` is that of the active controller. Without it, on another node, the levels that it knows are left out.
+    """
     try:
-        check_resource(image, resource_type, resource_name)
+        check_resource(image, resource_type, resource_name, NO_LEADER if config is None else config.node_id)
     except Rejected as error:
         return DescribedResource(resource_type, resource_name, error.code, str(error))
     own, meanings = image.config(resource_type, resource_name), MEANINGS[resource_type]
     keys = own.keys() | KEYS[resource_type].keys() if with_defaults else own.keys()
     described = [
         DescribedConfig(
-            key, tuple(_levels(image, resource_type, resource_name, key)), key in own, meanings.get(key, "")
+            key, tuple(_levels(image, resource_type, resource_name, config, key)), key in own, meanings.get(key, "")
         )
         for key in sorted(keys)
     ]
     return DescribedResource(resource_type, resource_name, configs=tuple(described))
 
 
-def _levels(image: MetadataImage, resource_type: int, resource_name: str, key: str) -> Iterator[ConfigLevel]:
+def _levels(
+    image: MetadataImage, resource_type: int, resource_name: str, config: ControllerConfig | None, key: str
+) -> Iterator[ConfigLevel]:
     own = image.config(resource_type, resource_name).get(key)
     if own is not None:
         yield ConfigLevel(key, own, _source_of(resource_type, resource_name))
     known = KEYS[resource_type].get(key)
     if known is None:
         return  # a key of another release, which has no default here
+    if key == UNCLEAN_KEY and resource_type == TOPIC_RESOURCE and config is not None:
+        value = image.config(BROKER_RESOURCE, str(config.node_id)).get(key)
+        if value is not None:
+            yield ConfigLevel(key, value, ConfigSource.BROKER)
     inherited = known.broker_key or key
     if resource_name and inherited in BROKER_KEYS:
         value = image.config(BROKER_RESOURCE, "").get(inherited)
         if value is not None:
             yield ConfigLevel(inherited, value, ConfigSource.CLUSTER)
+    if key == UNCLEAN_KEY and config is not None and config.unclean_leader_election:
+        yield ConfigLevel(key, "true", ConfigSource.STATIC)
     yield ConfigLevel(key, known.default, ConfigSource.DEFAULT)
 
 

@@ -31,6 +31,8 @@ async def test_a_value_is_set_shown_with_its_source_and_deleted(run: Run, node: 
         ("retention.ms", "5", "topic"),
     ]
     assert [level["source"] for level in shown.document["configs"][1]["levels"]] == ["topic", "cluster", "default"]
+    _, _, row = (await run("configs", "describe", "--topic", "orders", "--synonyms")).stdout.splitlines()
+    assert row.endswith("topic:retention.ms=5,cluster:log.retention.ms=7,default:retention.ms=604800000")
 
     assert (await run("configs", "delete", "--topic", "orders", "retention.ms")).exit_code == 0
     everything = await run("configs", "describe", "--topic", "orders", "--all", "-o", "json")

@@ -2,6 +2,7 @@
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from quorum.controller.partitions.election_rules import allows_unclean_election
 from quorum.controller.protocol.commands import (
     AlterConfigs,
     ConfigAlteration,
@@ -9,6 +10,7 @@ from quorum.controller.protocol.commands import (
     ConfigOperationKind,
     NewTopic,
 )
+from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.topics.config_keys import BROKER_KEYS, KEYS, TOPIC_KEYS
 from quorum.controller.topics.described_configs import (
     MEANINGS,
@@ -45,6 +47,35 @@ def test_a_topic_s_own_value_comes_before_the_cluster_s_and_the_built_in_one() -
 
     (only,) = describe_configs(cluster.image, TOPIC_RESOURCE, "t").configs
     assert only == retention, "without the defaults a description has the keys that were set on the topic"
+
+
+def test_unclean_elections_have_the_levels_that_elections_use() -> None:
+    """Topic, then the active controller's id, then all brokers, then its file: a level that the description left out could be
+    the one that holds."""
+    key, cluster = "unclean.leader.election.enable", Cluster(3)
+    cluster.create_one(NewTopic("t", 1, 1))
+    config = ControllerConfig(node_id=2, unclean_leader_election=True)
+
+    def told() -> list[tuple[str, str]]:
+        described = describe_configs(cluster.image, TOPIC_RESOURCE, "t", config, with_defaults=True)
+        (found,) = [each for each in described.configs if each.key == key]
+        assert (found.value == "true") is allows_unclean_election(cluster.image, config, "t")
+        return [(level.source.name, level.value) for level in found.levels]
+
+    expected = [("STATIC", "true"), ("DEFAULT", "false")]
+    assert told() == expected
+    for resource_type, name, source, value in (
+        (BROKER_RESOURCE, "", "CLUSTER", "false"),
+        (BROKER_RESOURCE, "2", "BROKER", "true"),
+        (TOPIC_RESOURCE, "t", "TOPIC", "false"),
+    ):
+        set_config(cluster, resource_type, name, key, value)
+        expected.insert(0, (source, value))
+        assert told() == expected
+    elsewhere = effective(cluster, TOPIC_RESOURCE, "t")[key]
+    assert [level.source for level in elsewhere.levels] == [
+        ConfigSource.TOPIC, ConfigSource.CLUSTER, ConfigSource.DEFAULT,
+    ], "another node does not know who is active"  # fmt: skip
 
 
 def test_a_key_that_nobody_set_has_its_built_in_default() -> None:

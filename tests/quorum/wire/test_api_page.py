@@ -23,6 +23,7 @@ NEED_A_STATE: Final = {
     "VoterService.RegisterController": {"BROKER_NOT_AVAILABLE"},
     "AdminService.UpdateFeatures": {"FEATURE_UPDATE_FAILED"},
     "AdminService.DeleteTopics": {"POLICY_VIOLATION", "TOPIC_DELETION_DISABLED"},
+    "AdminService.IncrementalAlterConfigs": {"POLICY_VIOLATION"},
     "AdminService.AlterPartitionReassignments": {
         "UNSUPPORTED_VERSION",
         "INVALID_REPLICATION_FACTOR",
