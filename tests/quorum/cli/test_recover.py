@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import google_crc32c
 import pytest
@@ -17,7 +17,17 @@ from metadata_log.format.batch import Batch
 from metadata_log.format.codec import decode_batch
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch, ReplicaKey
-from metadata_log.format.records import LeaderChange, NoOp, Record, SnapshotMark, Voters
+from metadata_log.format.records import (
+    AbortTransaction,
+    BeginTransaction,
+    FeatureLevel,
+    LeaderChange,
+    NoOp,
+    Record,
+    SnapshotMark,
+    Topic,
+    Voters,
+)
 from metadata_log.store.log import Log
 from quorum.__main__ import open_locked
 from quorum.cli.main import cli
@@ -30,6 +40,8 @@ from quorum.runtime.disk.open_directory import LOG_DIRECTORY, Opened, open_direc
 from quorum.runtime.disk.recovery_plan import UnfinishedRecovery
 from quorum.runtime.protocol.node_config import NodeConfig
 from service_kit.process.config import load_config
+from tests.quorum.runtime.lone_node import LoneNode
+from tests.sim.world.disk import MemoryDirectory
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 INITIAL = ",".join(f"{i}@127.0.0.1:900{i}:{c * 21}A" for i, c in ((1, "B"), (2, "C"), (3, "D")))
@@ -141,6 +153,25 @@ def test_the_last_controller_becomes_the_quorum(tmp_path: Path) -> None:
     assert decode_batch(opening) == [LeaderChange(1, (1,), (1,)), Voters(after.voters.latest.voters)]
     assert after.log.shape.flushed_end == after.log.end
     after.log.close()
+
+
+def test_a_log_that_ends_inside_of_a_transaction_is_recovered(tmp_path: Path) -> None:
+    """The only voter leads, and aborts the transaction of the lost leader before it decides anything."""
+    half: list[Record] = [FeatureLevel("metadata.version", 2), BeginTransaction("t"), Topic("half", b"h" * 16)]
+    path = controller(tmp_path / "c", [(1, record) for record in half])
+    recovered("--directory", path)
+    directory = RealDirectory(path)
+    lone = LoneNode(cast(MemoryDirectory, directory), identity=read_identity(directory))
+    while not lone.node.active.on:
+        lone.run_until_idle()
+        lone.now_ms += 1_000
+        lone.turn()
+    lone.run_until_idle()
+    state = lone.node.state
+    assert state.transaction is None and state.committed.topic_count == 0
+    records = [record for batch in lone.node.log.read(len(half), 1 << 20) for record in decode_batch(batch)]
+    assert [type(each) for each in records][:4] == [LeaderChange, Voters, LeaderChange, AbortTransaction]
+    lone.node.log.close()
 
 
 def test_the_report_says_what_is_known_and_what_is_not(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ class LoneNode:
         disk: MemoryDirectory,
         config: NodeConfig | None = None,
         new_directory_id: NewDirectoryId | None = None,
+        identity: Identity | None = None,
     ) -> None:
         self.config = config or NodeConfig()
         self.disk = disk
@@ -54,7 +55,7 @@ class LoneNode:
         self.jobs: list[Job] = []
         self.stopped: str | None = None
         self._last_reply_to = 0
-        identity = Identity(CLUSTER_ID, 1, directory_id(1), 1, "controller")
+        identity = identity or Identity(CLUSTER_ID, 1, directory_id(1), 1, "controller")
         opened = open_directory(disk, identity, self.config, new_directory_id)
         self.node = Node(opened, self.config, self, random.Random(1), self.now_ms, self.wall_ms)
         self.node.start(self.now_ms, self.wall_ms)
