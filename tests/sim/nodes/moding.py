@@ -30,7 +30,8 @@ class Moding:
 
     def act(self) -> bool:
         """Perhaps begins an operation; False: the client does something else."""
-        cluster, image = self._client.cluster, self._client.seen_image()
+        cluster = self._client.cluster
+        image = cluster.laws.history.image if cluster.is_calm else self._client.seen_image()
         if not cluster.brokers or image is None:
             return False
         if cluster.is_calm:
