@@ -3,9 +3,9 @@
 Each command takes several brokers, one after the other, and each broker has a result of its own. If an error ends the work in
 the middle, for example because no controller leads any more, the output still has a row for each broker: done, or not tried.
 
-    $ quorumctl brokers drain 101 --wait --reason "new disk"
-    ID   RESULT   LEADS
-    101  drained      0
+    $ quorumctl brokers drain 101 --wait 600 --reason "new disk"
+    ID   RESULT   LEADS  REPLICAS
+    101  drained      0        40
 """
 
 from __future__ import annotations
@@ -18,15 +18,19 @@ import click
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import MODE_REASON_CHARS_MAX
-from quorum.cli.errors import EXIT_UNHEALTHY, exit_code_of, of_admin_error
-from quorum.cli.options import Options, Seconds, ask, command
+from quorum.cli.errors import EXIT_OK, EXIT_UNHEALTHY, EXIT_USAGE, CliError, exit_code_of, of_admin_error
+from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
+from quorum.cli.reassignment.reassign import WAIT
+from quorum.wire.words import state_text
 
 if TYPE_CHECKING:
     from metaquorum import AdminClient, AdminError
+    from quorum.cli.reassignment.waves import Outcome
+    from quorum.controller.partitions.rebalancing import Place, Replicas
 
 _RESULTS: Final = (Column("ID", "broker_id"), Column("RESULT", "result"))
-_DRAINS: Final = (*_RESULTS, Column("LEADS", "led_partitions"))
+_DRAINS: Final = (*_RESULTS, Column("LEADS", "led_partitions"), Column("REPLICAS", "replicas"))
 _OF_ONE_BROKER: Final = frozenset(
     (ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.POLICY_VIOLATION, ErrorCode.INVALID_REQUEST)
 )
@@ -126,50 +130,80 @@ def unfence(options: Options, broker_ids: tuple[int, ...], dry_run: bool) -> Non
 @click.command()
 @_BROKERS
 @_REASON
-@click.option(
-    "--wait", is_flag=True, help="Wait until the brokers lead nothing. Exit code 10 if they still do at the end."
-)
-@click.option("--wait-timeout", "wait_s", type=Seconds(0, 86_400), default=600.0, help="Seconds to wait. Default: 600.")
+@click.option("--replicas", is_flag=True, help="Move all replicas to other brokers, too.")
+@WAIT
 @_DRY_RUN
 @command
-def drain(options: Options, broker_ids: tuple[int, ...], reason: str, wait: bool, wait_s: float, dry_run: bool) -> None:
+def drain(
+    options: Options, broker_ids: tuple[int, ...], reason: str, replicas: bool, wait_s: float | None, dry_run: bool
+) -> None:
     """Takes brokers out of work for maintenance, until `brokers undrain`.
 
     The leaderships move to other brokers, and nothing new is placed on a drained broker. It stays online and in sync. It still
     leads a partition while no other broker is in sync there: LEADS counts such partitions, and `partitions list --led-by` lists
     them. They move as soon as another replica is in sync.
+
+    With --wait the command waits until the brokers lead nothing: exit code 10 if they still do at the end. With --replicas it
+    also begins to move the replicas, and --wait waits for that, too: exit code 5 if they are not in time. Another run goes on.
     """
 
-    async def work(client: AdminClient) -> _Done:
+    async def work(client: AdminClient) -> tuple[_Done, Outcome | None]:
+        plan = await _plan_off(client, broker_ids) if replicas else {}
         done = await _for_each(
             broker_ids, lambda each: client.drain_broker(each, reason, validate_only=dry_run), _word("drained", dry_run)
         )
         rows = [row for row in done.rows if row["error"] is None and row["result"] != NOT_TRIED]
         for row in done.rows:
-            row["led_partitions"] = None
-        if rows and done.stopped_by is None:
-            await _count_led(client, rows, wait_s if wait and not dry_run else 0.0)
-        return done
+            row |= {"led_partitions": None, "replicas": None}
+        if not rows or done.stopped_by is not None:
+            return done, None
+        outcome = await _carry_out(client, plan, wait_s=None if dry_run else wait_s, dry_run=dry_run) if plan else None
+        await _count(client, rows, 0.0 if dry_run else wait_s or 0.0)
+        return done, outcome
 
-    done = ask(options, work)
+    done, outcome = ask(options, work)
     _show(options, done, _DRAINS)
-    if wait and not dry_run and any(row["led_partitions"] for row in done.rows):
+    if outcome is not None and outcome.exit_code != EXIT_OK:
+        raise CliError(f"replicas: {_counted(outcome)}; run the command again to go on", outcome.exit_code)
+    if wait_s is not None and not dry_run and any(row["led_partitions"] for row in done.rows):
         raise SystemExit(EXIT_UNHEALTHY)
 
 
-async def _count_led(client: AdminClient, rows: list[dict[str, Any]], wait_s: float) -> None:
-    """Fills in how many partitions each broker leads, once there are none, or the time is over."""
+async def _plan_off(client: AdminClient, broker_ids: tuple[int, ...]) -> dict[Place, Replicas]:
+    """Returns the moves that leave no replica on these brokers. Raises CliError if there are too few other brokers."""
+    from quorum.cli.reassignment.cluster_state import load, planned
+
+    return planned(await load(client), off=frozenset(broker_ids), onto=frozenset())
+
+
+async def _carry_out(
+    client: AdminClient, plan: dict[Place, Replicas], *, wait_s: float | None, dry_run: bool = False
+) -> Outcome:
+    from quorum.cli.reassignment.waves import carry_out
+
+    return await carry_out(client, plan, wait_s=wait_s, dry_run=dry_run)
+
+
+def _counted(outcome: Outcome) -> str:
+    return ", ".join(f"{count} partitions {word}" for word, count in outcome.counts().items() if count)
+
+
+async def _count(client: AdminClient, rows: list[dict[str, Any]], wait_s: float) -> None:
+    """Fills in what each broker leads and holds, once the brokers lead nothing, or the time is over."""
     loop = asyncio.get_running_loop()
     until_s, told = loop.time() + wait_s, None
     while True:
-        led = {broker.broker_id: broker.led_partitions async for broker in client.brokers()}
+        found = {broker.broker_id: broker async for broker in client.brokers()}
         for row in rows:
-            row["led_partitions"] = led.get(row["broker_id"], 0)
+            broker = found.get(row["broker_id"])
+            row["led_partitions"] = 0 if broker is None else broker.led_partitions
+            row["replicas"] = 0 if broker is None else broker.replicas
         left = sum(row["led_partitions"] for row in rows)
         if not left or loop.time() >= until_s:
             return
         if left != told:
-            click.echo(f"waiting: {left:,} partitions have no other replica in sync that could lead", err=True)
+            what = "1 partition has" if left == 1 else f"{left:,} partitions have"
+            click.echo(f"waiting: {what} no other replica in sync that could lead", err=True)
             told = left
         await asyncio.sleep(POLL_S)
 
@@ -195,19 +229,44 @@ def undrain(options: Options, broker_ids: tuple[int, ...], dry_run: bool) -> Non
 @click.command()
 @_BROKERS
 @click.option("--if-registered", is_flag=True, help="A broker that is not registered is no error.")
+@click.option("--reassign", is_flag=True, help="First move the replicas of these brokers to others. Needs --wait.")
+@WAIT
 @command
-def unregister(options: Options, broker_ids: tuple[int, ...], if_registered: bool) -> None:
+def unregister(
+    options: Options, broker_ids: tuple[int, ...], if_registered: bool, reassign: bool, wait_s: float | None
+) -> None:
     """Removes brokers that are gone for good, and their modes.
 
     A broker is removed only if it is fenced, is not heard, and has no replicas. Each broker has a result of its own; the exit
-    code is that of the first failure.
+    code is that of the first failure. With --reassign the command first moves the replicas away, and waits for that: exit code 5
+    if they are not in time. Then no broker was removed, and another run goes on.
     """
+    if reassign != (wait_s is not None):
+        raise CliError("--reassign and --wait belong together", EXIT_USAGE)
     no_errors = frozenset((ErrorCode.BROKER_ID_NOT_REGISTERED,)) if if_registered else frozenset()
 
     async def work(client: AdminClient) -> _Done:
+        if wait_s is not None:
+            await _empty(client, broker_ids, wait_s)
         return await _for_each(broker_ids, client.unregister_broker, "removed", no_errors)
 
     _show(options, ask(options, work))
+
+
+async def _empty(client: AdminClient, broker_ids: tuple[int, ...], wait_s: float) -> None:
+    """Moves all replicas off brokers that are gone. Raises CliError if a broker is not gone, or if the time is over."""
+    states = {each.broker_id: state_text(each.state) async for each in client.brokers()}
+    for broker_id in broker_ids:
+        if states.get(broker_id) in ("online", "stopping"):
+            raise CliError(f"broker {broker_id} is {states[broker_id]}; nothing was changed. Stop its process first")
+    plan = await _plan_off(client, broker_ids)
+    outcome = await _carry_out(client, plan, wait_s=wait_s)
+    if outcome.exit_code != EXIT_OK:
+        raise CliError(
+            f"not all replicas have moved: {_counted(outcome)}; no broker was removed. Run the command again to go on; "
+            "`quorumctl partitions reassign list` shows what is moving",
+            outcome.exit_code,
+        )
 
 
 def _word(word: str, dry_run: bool) -> str:

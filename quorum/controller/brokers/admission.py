@@ -8,7 +8,7 @@
 Example. An operator wants broker 7 out of the cluster.
     1  The operator stops the process of broker 7. Its leaderships move to other brokers, and then broker 7 is fenced.
     2  If the process dies instead, the controller fences broker 7 when its session ends, 9 s after its last fetch.
-    3  The operator deletes the topics that have replicas on broker 7, and unregisters it.
+    3  The operator moves the replicas of broker 7 to other brokers, and unregisters it (`brokers unregister --reassign`).
 
 The rules hold for new requests only. A fencing that is under way continues (`ContinueFencing`), even if the broker fetches again.
 """
@@ -50,7 +50,8 @@ def check_may_be_unregistered(image: MetadataImage, broker: RegisterBroker, sess
     else:
         problem = _replicas(image, broker)
         advice = (
-            "nothing was done. Delete these topics first, or leave the broker registered: a fenced broker does no harm"
+            "nothing was done. Move them first (`quorumctl brokers unregister --reassign --wait SECONDS`), or leave the broker "
+            "registered: a fenced broker does no harm"
         )
     if problem is not None:
         raise ControllerError(ErrorCode.POLICY_VIOLATION, f"broker {broker.broker_id} {problem}: {advice}")
