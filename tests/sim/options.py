@@ -98,6 +98,11 @@ class Options(NamedTuple):
     mode_chance: float = 0.0
     """How often a client fences or drains a broker, or ends that, instead of doing something else."""
 
+    keeps_elr: bool = False
+    """The cluster keeps eligible leader replicas (M13)."""
+    min_isr_change_chance: float = 0.0
+    """How often a client sets `min.insync.replicas` instead of doing something else."""
+
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
         """Each kind of fault is absent from some runs: the bugs behind a noisy fault show when that fault is away."""
@@ -114,6 +119,7 @@ class Options(NamedTuple):
             controller=ControllerConfig(
                 session_timeout_ms=self.session_timeout_ms,
                 slice_changes_max=self.slice_changes,
+                bootstrap_elr_version=int(self.keeps_elr),
                 transaction_slice_records=self.transaction_slice,
                 transaction_timeout_ms=self.transaction_timeout_ms,
                 request_outcomes_max=self.outcomes_max,
@@ -300,5 +306,29 @@ def _modes(drawn: Options, rng: random.Random) -> Options:
     return drawn._replace(mode_chance=rng.choice((0.02, 0.1, 0.3)))
 
 
-_LATER: Final = (_rot, _splits, _brokers_away, _disks_and_links, _balancing, _transactions, _reassigning, _modes)
+def _eligible_leaders(drawn: Options, rng: random.Random) -> Options:
+    """Members that leave a small ISR are remembered, while brokers often crash and stop. In the other runs the last member of an
+    ISR stays in the ISR."""
+    if drawn.brokers < 2 or rng.random() >= 0.5:
+        return drawn
+    return drawn._replace(
+        keeps_elr=True,
+        min_isr_change_chance=rng.choice((0.03, 0.1)),
+        broker_trouble_every_ms=rng.uniform(150.0, 1_000.0),
+        session_timeout_ms=1_500,
+        client_every_ms=max(60.0, drawn.client_every_ms),
+    )
+
+
+_LATER: Final = (
+    _rot,
+    _splits,
+    _brokers_away,
+    _disks_and_links,
+    _balancing,
+    _transactions,
+    _reassigning,
+    _modes,
+    _eligible_leaders,
+)
 """One step after the other: a later one sees what the earlier ones have drawn."""

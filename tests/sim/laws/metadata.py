@@ -12,7 +12,9 @@ from typing import NamedTuple
 from metadata_log.format.ids import NO_LEADER, NodeId, Offset, Uuid
 from metadata_log.format.partition_state import (
     ADDING,
+    ELR,
     ISR,
+    LAST_KNOWN_ELR,
     LEADER,
     LEADER_EPOCH,
     PARTITION_EPOCH,
@@ -31,6 +33,7 @@ from metadata_log.format.records import (
     UnregisterBroker,
 )
 from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.partitions.election_rules import keeps_elr
 from tests.sim.coverage import Coverage
 from tests.sim.history import Step
 from tests.sim.laws.broken import LawBroken, hold
@@ -73,10 +76,13 @@ class MetadataLaws:
         self.reassignments = ReassignmentLaws(coverage)
         self._may_be_unclean: set[str] = set()
         """The topics for which a client has ever asked for an unclean election."""
+        self._has_kept_elr = False
+        """The cluster has, or once had, eligible leader replicas: the ISR of a partition without a leader may have any size."""
 
     def committed(self, step: Step) -> None:
         """Checks a newly committed batch."""
         self.led_away, self.new_topics = set(), []
+        self._has_kept_elr = self._has_kept_elr or keeps_elr(step.after)
         offset = step.batch.base_offset
         changes: dict[tuple[Uuid, int], int] = {}
         for record in step.records:
@@ -209,18 +215,23 @@ class MetadataLaws:
     def _check_elected(
         self, step: Step, before: PartitionState | None, after: PartitionState, topic: str, where: str
     ) -> None:
-        """A stopping broker is not elected; nor is a broker outside the ISR, unless a client has asked for it, and no member of
-        the ISR can lead. A leader in maintenance that lets a replica into the ISR makes it the leader in the same step."""
+        """A stopping broker is not elected; nor is a broker outside ISR and ELR, unless a client has asked for it, and no member
+        of them can lead. If they are empty, the last known leader may lead. A leader in maintenance that lets a replica into the
+        ISR makes it the leader in the same step."""
         leader = after[LEADER]
         broker = step.after.brokers[leader]
         stays = not broker.fenced and not broker.in_controlled_shutdown
         hold(stays, "M3 StoppingNotElected", f"{where}: {leader} was elected; it is {broker}")
-        if before is None or leader in before[ISR] or _is_proposed(before, after):
+        if before is None or leader in (*before[ISR], *before[ELR]) or _is_proposed(before, after):
             return
         if before[LEADER] != NO_LEADER and {before[LEADER], leader} <= set(after[ISR]):
             self._coverage["leader relieved by a replica that came in sync"] += 1
             return
-        was_lost = before[LEADER] == NO_LEADER and not any(_is_active(step.before, each) for each in before[ISR])
+        if (before[ISR], before[ELR], before[LAST_KNOWN_ELR]) == ((), (), (leader,)):
+            self._coverage["last known leader elected"] += 1
+            return
+        safe = (*before[ISR], *before[ELR])
+        was_lost = before[LEADER] == NO_LEADER and not any(_is_active(step.before, each) for each in safe)
         hold(
             was_lost and topic in self._may_be_unclean,
             "M4 CleanElection",
@@ -238,19 +249,20 @@ class MetadataLaws:
         self._coverage["partition leader changed"] += not same_leader
         self._coverage["ISR grew"] += len(after[ISR]) > len(before[ISR])
 
-    @staticmethod
-    def _check_fenced_out(image: MetadataImage, state: PartitionState | None, where: str) -> None:
+    def _check_fenced_out(self, image: MetadataImage, state: PartitionState | None, where: str) -> None:
         assert state is not None, where
         isr, leader = state[ISR], state[LEADER]
         hold(leader == NO_LEADER or leader in isr, "M4 LeaderInIsr", f"{where} is led by {leader} outside {isr}")
-        hold(bool(isr) and set(isr) <= set(state[REPLICAS]), "M4 IsrInReplicas", f"{where}: {isr} of {state[REPLICAS]}")
+        is_orphan = leader == NO_LEADER and self._has_kept_elr
+        is_sound = (bool(isr) or is_orphan) and set(isr) <= set(state[REPLICAS])
+        hold(is_sound, "M4 IsrInReplicas", f"{where}: {isr} of {state[REPLICAS]}")
         for member in isr:
             broker = image.brokers.get(member)
             if broker is None or not broker.fenced:
                 continue
             if member == leader:
                 raise LawBroken("M3 FencedLeadsNothing", f"{where} is led by fenced broker {member}")
-            hold(len(isr) == 1, "M3 FencedOutOfIsr", f"{where}: fenced broker {member} is in {isr}")
+            hold(len(isr) == 1 or is_orphan, "M3 FencedOutOfIsr", f"{where}: fenced broker {member} is in {isr}")
 
     # --- all of it -------------------------------------------------------------------------------------------------
 

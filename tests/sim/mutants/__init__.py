@@ -10,6 +10,7 @@ survives shows a law that is not checked, or a fault that never happens at the r
     voters      changing who votes
     links       how much is asked for at once over a slow link
     leaderships what moves leaderships from broker to broker
+    eligible    eligible leader replicas
     transactions metadata transactions: what is between their markers
     reassignments   what moves replicas from broker to broker
     modes       brokers that operators fence or drain
@@ -25,6 +26,7 @@ from tests.sim.mutants.brokers import BROKERS
 from tests.sim.mutants.commits import COMMITS
 from tests.sim.mutants.disks import DISKS
 from tests.sim.mutants.elections import ELECTIONS
+from tests.sim.mutants.eligible import ELIGIBLE
 from tests.sim.mutants.leaderships import LEADERSHIPS
 from tests.sim.mutants.links import LINKS
 from tests.sim.mutants.modes import MODES
@@ -47,6 +49,7 @@ MUTANTS: dict[str, Mutant] = {
     **LEADERSHIPS,
     **REASSIGNMENTS,
     **MODES,
+    **ELIGIBLE,
     **STORIES,
     **TRANSACTIONS,
 }

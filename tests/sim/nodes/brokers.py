@@ -40,7 +40,7 @@ from broker_agent.store import METADATA_DIRECTORY, BrokerStore, WrongHistory
 from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.errors import ErrorCode, LogFormatError
 from metadata_log.format.ids import NodeId, OffsetAndEpoch, Uuid
-from metadata_log.format.records import STATE_REASONS, Endpoint, FeatureRange
+from metadata_log.format.records import FROM_OFFSET, STATE_REASONS, SUPPORTED, Endpoint, FeatureRange
 from metadata_log.image.replay import ReplayStopped
 from quorum.controller.protocol.commands import (
     AlterPartition,
@@ -106,7 +106,7 @@ class SimBroker:
         and in the other seeds none can.
         """
         reads_reasons = self.cluster.seed % 5 == 3 or (self.cluster.seed % 5 == 1 and self.broker_id % 2 == 1)
-        known = (FeatureRange("metadata.version", 1, 2),)
+        known = SUPPORTED
         return (*known, FeatureRange(STATE_REASONS, 0, 1)) if reads_reasons else known
 
     def boot_up(self) -> None:
@@ -136,7 +136,8 @@ class SimBroker:
             hold(may_drop, "D2 CrashIsNotCorruption", f"{self.name} drops its store: {recovered.dropped}")
             self.cluster.coverage["broker store dropped at start"] += 1
             self.is_damaged = False
-        self._take(StoreRecovered(recovered.position, recovered.previous_incarnations), "starts")
+        previous, clean_epoch = recovered.previous_incarnations, recovered.clean_broker_epoch
+        self._take(StoreRecovered(recovered.position, previous, clean_epoch), "starts")
         self._lead()
 
     def guarded(self, act: Callable[[], None]) -> None:
@@ -264,7 +265,10 @@ class SimBroker:
                 self.cluster.coverage["lease lapsed"] += 1
             case LeaseRenewed():
                 self.cluster.coverage["lease renewed"] += 1
-            case Exit(code, reason):
+            case Exit(code, reason, clean_epoch):
+                if clean_epoch is not None:
+                    self.cluster.laws.eligible.ended_cleanly(self.broker_id, clean_epoch)
+                    self.store.note_clean_shutdown(clean_epoch)
                 self.is_up = False
                 self.store.close()
                 self.disk.kill()
@@ -326,6 +330,7 @@ class SimBroker:
             rack=None,
             log_dirs=(self.broker_id.to_bytes(16, "big"),),
             previous_incarnation_id=effect.previous_incarnation,
+            previous_broker_epoch=FROM_OFFSET if effect.previous_broker_epoch is None else effect.previous_broker_epoch,
         )
 
         def convert(answer: Answer) -> Input:

@@ -9,6 +9,7 @@ from metadata_log.format.ids import NO_LEADER, NodeId, Offset
 from metadata_log.format.partition_state import LEADER
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.partitions.election_rules import MIN_ISR_KEY
 from quorum.controller.protocol.commands import (
     AlterConfigs,
     AlterConfigsReply,
@@ -84,6 +85,10 @@ class SimClient:
             reassign(self, self._reassigning.choice(self._topics), self._reassigning)
             return
         if self._moding.act():
+            return
+        chance = self.cluster.options.min_isr_change_chance
+        if chance and self._topics and self._electing.random() < chance:
+            self._set_min_isr()
             return
         if self._topics and self._electing.random() < self.cluster.options.elect_chance:
             self._elect()
@@ -207,6 +212,12 @@ class SimClient:
 
     def _set_default(self) -> None:
         self._set(BROKER_RESOURCE, "", "log.retention.ms")
+
+    def _set_min_isr(self) -> None:
+        """Of a topic, or now and then of all topics that do not say it."""
+        of_all = self._electing.random() < 0.2
+        resource = (BROKER_RESOURCE, "") if of_all else (TOPIC_RESOURCE, self._electing.choice(self._topics))
+        self._set(*resource, MIN_ISR_KEY)
 
     def _grow(self, name: str, count: int) -> None:
         clients = self.cluster.laws.clients
