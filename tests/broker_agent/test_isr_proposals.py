@@ -16,6 +16,7 @@ from quorum.controller.protocol.commands import (
     IsrMember,
     PartitionAlteration,
 )
+from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from tests.quorum.controller.cluster import Cluster
 
 
@@ -304,3 +305,19 @@ def test_a_leader_after_an_unclean_election_has_recovered() -> None:
 
     cluster.contact(0)
     assert leader.isrs(leader.next()) == {0: [0, 1]}
+
+
+def test_added_replicas_are_proposed_at_once_and_the_reassignment_ends() -> None:
+    """1. Partition 0 of t shall move from 1 and 2 to 0 and 2. 2. Its leader, broker 1, proposes all active replicas, the added
+    one too. 3. The controller completes the reassignment, and broker 2 or 0 leads: broker 1 has nothing more to propose."""
+    cluster = Cluster(3)
+    cluster.assign("t", (1, 2))
+    leader = Leader(cluster, 1)
+    assert leader.next() == ()
+    cluster.run(AlterPartitionReassignments((Reassignment("t", 0, (0, 2)),)))
+    asked = leader.next()
+    assert leader.isrs(asked) == {0: [0, 2, 1]}
+    assert leader.ask(asked) == [ErrorCode.NEW_LEADER_ELECTED]
+    (partition,) = cluster.partitions("t")
+    assert (partition.replicas, set(partition.isr), partition.leader) == ((0, 2), {0, 2}, 0)
+    assert leader.next() == leader.next() == ()

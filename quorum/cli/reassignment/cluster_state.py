@@ -10,6 +10,8 @@ from quorum.cli.errors import EXIT_NOT_FOUND, CliError
 from quorum.controller.partitions.rebalancing import Assignments, Impossible, Place, PlannedBroker, Replicas, plan
 
 if TYPE_CHECKING:
+    from quorum_rpc.v1 import admin_pb2
+
     from metaquorum import AdminClient
 
 _NAMES_MAX = 1_000
@@ -25,16 +27,9 @@ class ClusterState(NamedTuple):
 
 async def load(client: AdminClient, topics: Sequence[str] | None = None) -> ClusterState:
     """Asks for the brokers, and for the partitions of some topics; None: of all."""
-    from quorum_rpc.v1 import broker_pb2
-
     from metaquorum import AdminError
 
-    brokers = tuple(
-        [
-            PlannedBroker(each.broker_id, each.rack if each.HasField("rack") else None, each.state == broker_pb2.ONLINE)
-            async for each in client.brokers()
-        ]
-    )
+    brokers = tuple([_planned_broker(each) async for each in client.brokers()])
     names = [topic.name async for topic in client.topics()] if topics is None else list(dict.fromkeys(topics))
     partitions: dict[Place, Replicas] = {}
     for first in range(0, len(names), _NAMES_MAX):
@@ -47,6 +42,13 @@ async def load(client: AdminClient, topics: Sequence[str] | None = None) -> Clus
     return ClusterState(brokers, partitions)
 
 
+def _planned_broker(broker: admin_pb2.BrokerListing) -> PlannedBroker:
+    from quorum_rpc.v1 import broker_pb2
+
+    is_usable = broker.state == broker_pb2.ONLINE and not broker.mode
+    return PlannedBroker(broker.broker_id, broker.rack if broker.HasField("rack") else None, is_usable)
+
+
 def planned(cluster: ClusterState, *, off: Set[int], onto: Set[int]) -> dict[Place, Replicas]:
     """Returns the plan. Raises CliError if a broker is unknown or cannot get replicas, or if there is no plan."""
     known = {broker.broker_id: broker for broker in cluster.brokers}
@@ -54,7 +56,9 @@ def planned(cluster: ClusterState, *, off: Set[int], onto: Set[int]) -> dict[Pla
         if broker_id not in known:
             raise CliError(f"broker {broker_id} is not registered; nothing was changed", EXIT_NOT_FOUND)
         if not known[broker_id].is_usable:
-            raise CliError(f"broker {broker_id} is not online, so it gets no replicas; nothing was changed: start it")
+            raise CliError(
+                f"broker {broker_id} is not online, or has a mode, so it gets no replicas; nothing was changed: start it, or end its mode"
+            )
     try:
         return plan(cluster.brokers, cluster.partitions, off=off, onto=onto)
     except Impossible as e:

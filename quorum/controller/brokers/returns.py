@@ -105,9 +105,12 @@ class Returns:
 
         def elect(visited: Visited) -> PartitionChange | None:
             leader = visited.state[LEADER]
-            if leader != NO_LEADER and leader not in resting and not is_reassigning(visited.state):
+            if leader == NO_LEADER:
+                return visited.builder(image, active, resting, self._config).build()
+            if leader not in resting and not is_reassigning(visited.state):
                 return None
-            return visited.builder(image, active, resting, self._config).build()
+            # A leader that is shutting down leads on until another can (`shutdowns`).
+            return visited.builder(image, active | {leader}, resting, self._config).build()
 
         return tuple(walk.step(image, elect, self._config, now_ms))
 

@@ -20,12 +20,22 @@ The controller decides a request slice by slice, each slice one batch, so that n
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Final
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, NodeId
-from metadata_log.format.partition_state import ADDING, ELR, ISR, LEADER, REMOVING, NodeIds, PartitionState, merge
+from metadata_log.format.partition_state import (
+    ADDING,
+    ELR,
+    ISR,
+    LEADER,
+    REMOVING,
+    REPLICAS,
+    NodeIds,
+    PartitionState,
+    merge,
+)
 from metadata_log.format.records import PartitionChange
 from metadata_log.format.records.levels import FIELD_LEVELS
 from metadata_log.image.metadata_image import MetadataImage
@@ -156,11 +166,11 @@ class _Slice:
         else:
             self._check_target(state, wanted.replicas)
             assignment = begun(state, wanted.replicas)
-        self._check_leader_stays(state, assignment)
+        # A leader that is shutting down leads on until another can (`shutdowns`): this change must not end its leadership.
+        may_lead = self._view.active | {state[LEADER]}
+        self._check_leader_stays(state, assignment, may_lead)
         rules = ElectionRules(self._image, self._config, topic.name)
-        builder = PartitionChangeBuilder(
-            topic.topic_id, wanted.partition, state, self._view.active, self._view.resting, rules
-        )
+        builder = PartitionChangeBuilder(topic.topic_id, wanted.partition, state, may_lead, self._view.resting, rules)
         change = builder.with_assignment(assignment).build()
         if change is None:
             return state
@@ -181,6 +191,9 @@ class _Slice:
             problem = f"the target {_shown(target)} names a broker twice"
         else:
             unknown = next((each for each in target if each not in self._image.brokers), None)
+            closed = next((each for each in target if each in self._view.modes and each not in state[REPLICAS]), None)
+            if closed is not None:
+                problem = f"broker {closed} gets no replicas: an operator has fenced it, or begun its maintenance"
             if unknown is not None:
                 problem = f"the target {_shown(target)} names broker {unknown}, which is not registered"
         if problem is not None:
@@ -190,13 +203,14 @@ class _Slice:
             text = f"the target has {len(target)} replicas and the partition {had}, which the request does not allow"
             raise Rejected(ErrorCode.INVALID_REPLICATION_FACTOR, text)
 
-    def _check_leader_stays(self, state: PartitionState, assignment: Assignment) -> None:
+    @staticmethod
+    def _check_leader_stays(state: PartitionState, assignment: Assignment, may_lead: Set[NodeId]) -> None:
         """Checks that replicas which are dropped at once leave a leader, or, of a partition without one, somebody in sync."""
         safe = (*state[ISR], *state[ELR])
         kept = [each for each in safe if each in assignment.replicas]
         if len(kept) == len(safe):
             return
-        if kept and (state[LEADER] == NO_LEADER or not self._view.active.isdisjoint(kept)):
+        if kept and (state[LEADER] == NO_LEADER or not may_lead.isdisjoint(kept)):
             return
         raise Rejected(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -19,7 +19,7 @@ from quorum.controller.protocol.reassignment_commands import AlterPartitionReass
 from quorum.wire.server import serve
 from tests.quorum.cli.test_cluster_commands import Ran, quorumctl
 from tests.quorum.controller.cluster import Cluster
-from tests.quorum.controller.test_reassignments import in_sync
+from tests.quorum.controller.partitions.test_reassignments import in_sync
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 
 

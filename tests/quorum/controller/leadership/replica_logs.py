@@ -48,12 +48,14 @@ class ReplicaLogs:
         self._next = 0
 
     def learns(self, broker_id: NodeId, image: MetadataImage, topic: str) -> None:
-        """The broker applies all metadata."""
+        """The broker applies all metadata, and deletes the log of a replica that was taken from it."""
         replica, found = self.replicas[broker_id], image.topic(topic)
         assert found is not None
         replica.broker_epoch = image.brokers[broker_id].broker_epoch
         before, replica.view = replica.view, found.partition(0)
         assert replica.view is not None
+        if broker_id not in replica.view.replicas:
+            replica.log = []
         replica.min_isr = min(min_isr_of(image, topic), len(replica.view.replicas))
         if before is None or before.leader_epoch != replica.view.leader_epoch:
             replica.acknowledged, replica.wanted = {}, frozenset()
@@ -79,6 +81,8 @@ class ReplicaLogs:
         leader = self.replicas[me.view.leader]
         if not self.leads(me.view.leader) or leader.view is None or leader.view.leader_epoch != me.view.leader_epoch:
             return
+        if broker_id not in me.view.replicas or broker_id not in leader.view.replicas:
+            return
         me.log = me.log[: common(me.log, leader.log)]
         me.log += leader.log[len(me.log) : len(me.log) + dice.randint(0, 3)]
         leader.acknowledged[broker_id] = len(me.log), me.broker_epoch
@@ -103,7 +107,12 @@ class ReplicaLogs:
     def in_sync(self, broker_id: NodeId) -> dict[NodeId, int]:
         """The followers that have all of this leader's log, with the broker epochs that the leader has seen."""
         me = self.replicas[broker_id]
-        return {each: epoch for each, (end, epoch) in me.acknowledged.items() if end == len(me.log)}
+        assert me.view is not None
+        return {
+            each: epoch
+            for each, (end, epoch) in me.acknowledged.items()
+            if end == len(me.log) and each in me.view.replicas
+        }
 
     def restarts(self, broker_id: NodeId, dice: random.Random | None = None) -> None:
         """The process ends. With dice it crashes, and the end of the log is lost, below the high watermark too."""

@@ -24,6 +24,7 @@ from quorum.controller.partitions.election_rules import keeps_elr, min_isr_of
 from quorum.controller.protocol.commands import AlterPartition, Command, IsrMember, PartitionAlteration
 from quorum.controller.protocol.decision import ControllerError
 from quorum.controller.protocol.election_commands import ElectionType, ElectLeaders, TopicPartition
+from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from tests.quorum.controller.cluster import Cluster, registration
 from tests.quorum.controller.leadership.replica_logs import ReplicaLogs
 from tests.quorum.controller.leadership.test_election_rules import MIN_ISR, UNCLEAN, alter
@@ -73,7 +74,7 @@ class History:
                 elr = change.elr
         state, image = self.cluster.partitions("t")[0], self.cluster.image
         assert set(state.isr).isdisjoint(state.elr)
-        assert not state.elr or (keeps_elr(image) and len(state.isr) < min(min_isr_of(image, "t"), len(BROKERS)))
+        assert not state.elr or (keeps_elr(image) and len(state.isr) < min(min_isr_of(image, "t"), len(state.replicas)))
         assert not state.last_known_elr or state.leader == NO_LEADER
         for broker_id in (*state.isr, *state.elr):
             assert self.logs.has_all(broker_id), (broker_id, state)
@@ -92,6 +93,7 @@ class History:
             self.stops: 1,
             self.changes_the_minimum: 1,
             self.is_elected_by_hand: 1,
+            self.is_reassigned: 1,
         }
         self.dice.choices(list(steps), list(steps.values()))[0](broker_id)
 
@@ -165,6 +167,13 @@ class History:
         kind = ElectionType.UNCLEAN if self.is_reckless else ElectionType.PREFERRED
         self.decides(ElectLeaders((TopicPartition("t", 0),), kind))
 
+    def is_reassigned(self, broker_id: NodeId) -> None:
+        """To other replicas, or back. A broker that loses its replica deletes the log when it learns so."""
+        target = tuple(self.dice.sample(BROKERS, self.dice.randint(1, len(BROKERS))))
+        wanted = Reassignment("t", 0, target if self.dice.random() < 0.7 else None)
+        self.decides(AlterPartitionReassignments((wanted,)))
+        self.seen["reassignment"] += 1
+
     def run(self) -> "History":
         for _ in range(STEPS):
             self.step()
@@ -179,5 +188,5 @@ def test_no_clean_election_loses_a_record(seed: int) -> None:
 
 def test_the_histories_come_across_what_they_are_for() -> None:
     seen = sum((History(seed).run().seen for seed in range(8)), Counter())
-    kinds = ("election from the ELR", "unclean election", "unclean restart", "ELR cleared by a change")
+    kinds = ("election from the ELR", "unclean election", "unclean restart", "ELR cleared by a change", "reassignment")
     assert all(seen[kind] > 5 for kind in (*kinds, "high watermark raised")), seen

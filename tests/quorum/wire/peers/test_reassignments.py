@@ -12,7 +12,7 @@ from quorum.controller.controller import Controller
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.wire.admin import AdminService
 from tests.fuzz.network_targets import IDENTITY, busy
-from tests.quorum.controller.test_reassignments import in_sync
+from tests.quorum.controller.partitions.test_reassignments import in_sync
 from tests.quorum.runtime.lone_controller import LoneController
 from tests.quorum.wire.calling import call
 from tests.quorum.wire.fake_node import FakeNode

@@ -4,14 +4,18 @@ import pytest
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, NodeId
-from metadata_log.format.records import PartitionChange
+from metadata_log.format.records import TOPIC_RESOURCE, PartitionChange
 from metadata_log.image.metadata_image import evolved
 from quorum.controller.partitions.partition_counts import PartitionCounter
 from quorum.controller.partitions.partition_health import partition_health
 from quorum.controller.protocol.commands import (
+    AlterConfigs,
     AlterPartition,
     AlterPartitionReply,
     Command,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
     CreatePartitions,
     IsrMember,
     NewPartitions,
@@ -27,6 +31,7 @@ from quorum.controller.protocol.election_commands import (
     TopicPartition,
 )
 from quorum.controller.protocol.happenings import ReassignmentsAltered, ReassignmentsFinished
+from quorum.controller.protocol.mode_commands import DrainBroker
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
@@ -193,6 +198,21 @@ def test_a_target_that_is_fenced_keeps_the_reassignment_waiting(cluster: Cluster
     assert state(cluster)[0] == (3, 4)
 
 
+def test_a_leader_that_is_shutting_down_leads_on(cluster: Cluster) -> None:
+    """1. Broker 0 alone is in sync, and wants to shut down; no other can lead. 2. The operator adds a replica. 3. Broker 0 leads
+    on, also when the new broker comes online and unclean elections are allowed: it may still take that broker into the ISR."""
+    operations = (ConfigOperation(ConfigOperationKind.SET, "unclean.leader.election.enable", "true"),)
+    cluster.run(AlterConfigs((ConfigAlteration(TOPIC_RESOURCE, "t", operations),)))
+    in_sync(cluster, 0)
+    cluster.contact(0, wants_shut_down=True)
+    assert state(cluster)[3:] == ((0,), 0)
+    cluster.contact(3, wants_fence=True)
+    reassign(cluster, (3, 0))
+    assert state(cluster)[3:] == ((0,), 0)
+    cluster.contact(3)
+    assert state(cluster)[3:] == ((0,), 0)
+
+
 def test_an_unclean_election_prefers_a_replica_that_is_not_new(cluster: Cluster) -> None:
     """A replica that is being added may have no records at all."""
     in_sync(cluster, 0)
@@ -259,6 +279,15 @@ def test_a_target_that_cannot_be_is_refused(cluster: Cluster, target: Ids, error
     assert text in results[0].message
     assert [each.error for each in results[1:]] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     assert state(cluster)[0] == (0, 1, 2)
+
+
+def test_nothing_is_moved_onto_a_broker_in_maintenance(cluster: Cluster) -> None:
+    """A replica that is there already may stay; and a drained broker may be emptied."""
+    cluster.run(DrainBroker(2))
+    cluster.run(DrainBroker(3))
+    assert reassign(cluster, (3, 1)).error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert reassign(cluster, (2, 1)).error is ErrorCode.NONE
+    assert reassign(cluster, (4, 1)).error is ErrorCode.NONE
 
 
 def test_a_client_may_forbid_another_replication_factor(cluster: Cluster) -> None:
