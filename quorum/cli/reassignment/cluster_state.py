@@ -56,9 +56,8 @@ def planned(cluster: ClusterState, *, off: Set[int], onto: Set[int]) -> dict[Pla
         if broker_id not in known:
             raise CliError(f"broker {broker_id} is not registered; nothing was changed", EXIT_NOT_FOUND)
         if not known[broker_id].is_usable:
-            raise CliError(
-                f"broker {broker_id} is not online, or has a mode, so it gets no replicas; nothing was changed: start it, or end its mode"
-            )
+            text = f"broker {broker_id} is not online, or has a mode, so it gets no replicas"
+            raise CliError(f"{text}; nothing was changed: start it, or end its mode")
     try:
         return plan(cluster.brokers, cluster.partitions, off=off, onto=onto)
     except Impossible as e:

@@ -9,7 +9,7 @@ from quorum.controller.protocol.commands import Command, FenceBroker, Unregister
 from quorum.runtime.protocol.requests import Refused
 from quorum.wire.server import serve
 from tests.quorum.cli.test_cluster_commands import Run, quorumctl
-from tests.quorum.controller.test_reassignments import in_sync
+from tests.quorum.controller.partitions.test_reassignments import in_sync
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 
 pytestmark = pytest.mark.slow
