@@ -233,11 +233,11 @@ class Log(LogView):
         position, chain, timestamp_ms = found
         if end < self._flushed_end:
             # Lower the note before the bytes are cut. A power cut after the cut must not find a note that says they are
-            # still there.
-            self._note.write(end, chain)
-            self._note.flush()
+            # still there. This process promises no more from here on, even if the flush fails: the disk may have the new note.
             self._flushed_end, self._flushed_chain = end, chain
             self._shape = None
+            self._note.write(end, chain)
+            self._note.flush()
         self._segments.cut(end, position)
         self._memory.cut(end, chain, timestamp_ms)
         self._shape = None

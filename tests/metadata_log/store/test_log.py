@@ -13,6 +13,7 @@ from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.log_shape import EpochStart
 from metadata_log.format.records import KRaftVersion, NoOp, Record, Topic, Voter, Voters
 from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log_notes import FLUSHED_NAME
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from metadata_log.store.segments import OPEN_FILES_MAX
 from tests.metadata_log.store.damaged_log import everything
@@ -278,6 +279,17 @@ def test_a_failed_flush_moves_nothing_and_ends_the_log_s_work() -> None:
     for attempt in (log.flush, lambda: log.append([NoOp()], 3, 0)):
         with pytest.raises(FlushFailed):
             attempt()
+
+
+def test_a_truncation_whose_flush_fails_has_taken_its_promise_back() -> None:
+    """The note may say 10 on the disk already. Example: the process ends, the kernel writes the note's page, and rot destroys the
+    records above 10. The next start finds the end 10, and nobody may have counted on 40 since."""
+    directory = MemoryDirectory()
+    log = filled(directory)
+    directory.fail_next_flush(FLUSHED_NAME)
+    with pytest.raises(FlushFailed):
+        log.truncate(10)
+    assert (log.shape.flushed_end, log.shape.end) == (10, 40)
 
 
 def test_a_full_disk_refuses_the_append_and_takes_it_when_there_is_room() -> None:
