@@ -33,7 +33,7 @@ from quorum.runtime.protocol.world import ReplyTo
 
 logger = logging.getLogger(__name__)
 
-MAX_DOUBLINGS = 6
+MAX_DOUBLINGS = 4
 """How many times the pause between two attempts is doubled at most."""
 
 

@@ -115,6 +115,10 @@ _HAPPENINGS = (
     "caught up over a slow link",
     "transaction ended",
     "transaction aborted",
+    "feature level raised",
+    "feature level lowered",
+    "feature level not supported by all",
+    "node upgraded",
     "happening told",
     "reason of a broker's state written",
 )

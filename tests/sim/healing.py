@@ -126,14 +126,18 @@ class Healing:
             if cluster.now_ms > deadline_ms:
                 without_leader = _without_leader(core)
                 law = "L9 LedWherePossible" if without_leader else "L2 Convergence"
+                law = "L11 Registered" if (unregistered := _unregistered(core)) else law
                 text = f"not together at {goal} within {SETTLE_MS} ms of quiet"
-                raise LawBroken(law, f"{text}; without a leader {without_leader}: {self._who(core)}")
+                raise LawBroken(
+                    law, f"{text}; without a leader {without_leader}, not registered {unregistered}: {self._who(core)}"
+                )
             cluster.next()
 
     def _together(self, core: "list[SimController]", goal: Offset) -> bool:
         active = [each for each in core if each.node is not None and each.node.active.on]
         return (
             len(active) == 1
+            and not _unregistered(core)
             and all(each.node is not None and each.node.state.applied >= goal for each in core)
             and not any(each.node is not None and each.node.log.damage for each in core)
             and all(
@@ -172,6 +176,18 @@ def _without_leader(core: "list[SimController]") -> list[str]:
         for topic in image.topics_by_id.values()
         for number, state in enumerate(topic.states())
         if state[LEADER] == NO_LEADER and any(_is_online(image.brokers[member]) for member in state[ISR])
+    ]
+
+
+def _unregistered(core: "list[SimController]") -> list[str]:
+    """L11: the controllers that the active one does not know as they are. An old release cannot register at a newer level."""
+    images = [each.node.state.committed for each in core if each.node is not None and each.node.active.on]
+    return [
+        each.name
+        for image in images
+        for each in core
+        if any(feature.max_level >= image.metadata_version for feature in each.config.features)
+        and image.controllers.get(each.node_id) != each.registration
     ]
 
 

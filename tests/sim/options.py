@@ -102,6 +102,14 @@ class Options(NamedTuple):
     """The cluster keeps eligible leader replicas (M13)."""
     min_isr_change_chance: float = 0.0
     """How often a client sets `min.insync.replicas` instead of doing something else."""
+    bootstrap_level: int = 2
+    """The level of `metadata.version` at the start."""
+    feature_change_chance: float = 0.0
+    """How often a client asks for another level instead of doing something else."""
+    old_release_chance: float = 0.0
+    """How often a node is of an older release at the start."""
+    slice_partitions: int = 10_000
+    """How many partitions a slice of a walk looks at."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -120,6 +128,8 @@ class Options(NamedTuple):
                 session_timeout_ms=self.session_timeout_ms,
                 slice_changes_max=self.slice_changes,
                 bootstrap_elr_version=int(self.keeps_elr),
+                slice_partitions_max=self.slice_partitions,
+                bootstrap_metadata_version=self.bootstrap_level,
                 transaction_slice_records=self.transaction_slice,
                 transaction_timeout_ms=self.transaction_timeout_ms,
                 request_outcomes_max=self.outcomes_max,
@@ -320,6 +330,19 @@ def _eligible_leaders(drawn: Options, rng: random.Random) -> Options:
     )
 
 
+def _features(drawn: Options, rng: random.Random) -> Options:
+    """Levels of features rise and fall, and some nodes are of an older release for a while."""
+    if rng.random() >= 0.5:
+        return drawn
+    level = 2 if drawn.keeps_elr else rng.choice((1, 1, 2))
+    return drawn._replace(
+        bootstrap_level=level,
+        feature_change_chance=rng.choice((0.02, 0.1)),
+        old_release_chance=rng.choice((0.0, 0.3, 0.7)) if level == 1 else 0.0,
+        slice_partitions=rng.choice((2, 10_000)),
+    )
+
+
 _LATER: Final = (
     _rot,
     _splits,
@@ -330,5 +353,6 @@ _LATER: Final = (
     _reassigning,
     _modes,
     _eligible_leaders,
+    _features,
 )
 """One step after the other: a later one sees what the earlier ones have drawn."""

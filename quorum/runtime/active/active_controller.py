@@ -181,8 +181,13 @@ class ActiveController:
             self._wait(event.reply_to, end, SnapshotMarked(end), event.deadline_ms, wrote=True)
 
     def register(self, command: RegisterControllerCommand, now_ms: int) -> None:
-        """Decides on a controller's registration. Raises Refused and DecisionFailed: nothing was done, and the node leads on."""
+        """Decides on a controller's registration. Raises Refused and DecisionFailed: nothing was done, and the node leads on.
+
+        While a transaction is open the controller asks again later, because an abort would take the registration along.
+        """
         self._now_ms = now_ms
+        if self._transaction.is_open:
+            raise Refused(ErrorCode.NOT_READY, "a transaction is open; nothing was done, register again in a moment")
         if self._transaction.is_open:
             raise Refused(ErrorCode.NOT_READY, "this controller writes a large request; nothing was done, try again")
         self._deciding.decide(command, now_ms)

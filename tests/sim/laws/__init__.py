@@ -7,6 +7,7 @@
     metadata    the changes allowed to committed records                 M1 - M7, M9
     modes       the modes that operators give to brokers                 M10
     eligible    eligible leader replicas, as far as metadata can show    M13
+    features    levels of features, up and down                          M14 - M16
     proposals   the ISR proposals granted to leaders of partitions       M2, M4, M5
     brokers     answers to brokers, and how long brokers may serve       F1 - F7, M2, M8, the lease
     requests    requests done once, remembered, and forgotten            C3
@@ -35,6 +36,7 @@ from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.laws.brokers import BrokerLaws
 from tests.sim.laws.clients import ClientLaws
 from tests.sim.laws.eligible import EligibleLaws
+from tests.sim.laws.features import FeatureLaws
 from tests.sim.laws.metadata import MetadataLaws
 from tests.sim.laws.modes import ModeLaws
 from tests.sim.laws.proposals import ProposalLaws
@@ -72,6 +74,7 @@ class Laws:
         self.reassignments = self.metadata.reassignments
         self.modes = ModeLaws(coverage)
         self.eligible = EligibleLaws(coverage)
+        self.features = FeatureLaws(self.history, coverage)
         self.proposals = ProposalLaws(coverage)
         self.requests = RequestLaws()
         self.clients = ClientLaws(self.history, self.metadata)
@@ -121,6 +124,7 @@ class Laws:
             self.metadata.committed(step)
             self.modes.committed(step)
             self.eligible.committed(step)
+            self.features.committed(step)
             self.proposals.committed(step)
             self.requests.committed(step)
             self.clients.committed()

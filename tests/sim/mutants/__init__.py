@@ -11,6 +11,7 @@ survives shows a law that is not checked, or a fault that never happens at the r
     links       how much is asked for at once over a slow link
     leaderships what moves leaderships from broker to broker
     eligible    eligible leader replicas
+    features    levels of features, registrations of controllers
     transactions metadata transactions: what is between their markers
     reassignments   what moves replicas from broker to broker
     modes       brokers that operators fence or drain
@@ -27,6 +28,7 @@ from tests.sim.mutants.commits import COMMITS
 from tests.sim.mutants.disks import DISKS
 from tests.sim.mutants.elections import ELECTIONS
 from tests.sim.mutants.eligible import ELIGIBLE
+from tests.sim.mutants.features import FEATURES
 from tests.sim.mutants.leaderships import LEADERSHIPS
 from tests.sim.mutants.links import LINKS
 from tests.sim.mutants.modes import MODES
@@ -51,6 +53,7 @@ MUTANTS: dict[str, Mutant] = {
     **MODES,
     **ELIGIBLE,
     **STORIES,
+    **FEATURES,
     **TRANSACTIONS,
 }
 

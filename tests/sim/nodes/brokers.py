@@ -40,7 +40,7 @@ from broker_agent.store import METADATA_DIRECTORY, BrokerStore, WrongHistory
 from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.errors import ErrorCode, LogFormatError
 from metadata_log.format.ids import NodeId, OffsetAndEpoch, Uuid
-from metadata_log.format.records import FROM_OFFSET, STATE_REASONS, SUPPORTED, Endpoint, FeatureRange
+from metadata_log.format.records import FROM_OFFSET, STATE_REASONS, Endpoint, FeatureRange
 from metadata_log.image.replay import ReplayStopped
 from quorum.controller.protocol.commands import (
     AlterPartition,
@@ -54,6 +54,7 @@ from tests.sim.laws import hold
 from tests.sim.nodes.controllers import Make, SimController
 from tests.sim.nodes.downloading import Download
 from tests.sim.nodes.leading import isr_proposal, wrong_proposal
+from tests.sim.nodes.releases import Release
 from tests.sim.world.clock import Clock
 from tests.sim.world.disk import MemoryDirectory, PowerCut
 from tests.sim.world.sizes import content_bytes
@@ -96,6 +97,7 @@ class SimBroker:
         self._wrong_rng = random.Random(f"{cluster.seed} {self.name} wrong")
         self.clock = Clock(lambda: cluster.now_ms, self._rng, cluster.options.clock_drift)
         self._timer = 0
+        self._release = Release(cluster, self.name)
         self._target: SimController = cluster.controllers[0]
         self._asleep: list[Input] = []
 
@@ -106,7 +108,7 @@ class SimBroker:
         and in the other seeds none can.
         """
         reads_reasons = self.cluster.seed % 5 == 3 or (self.cluster.seed % 5 == 1 and self.broker_id % 2 == 1)
-        known = SUPPORTED
+        known = self._release.supported()
         return (*known, FeatureRange(STATE_REASONS, 0, 1)) if reads_reasons else known
 
     def boot_up(self) -> None:
@@ -117,6 +119,7 @@ class SimBroker:
         self.is_up, self.paused, self.stopping = True, False, False
         self._asleep.clear()
         self.clock.reboot()
+        self._release.restarted()
         self.incarnation_id = self._rng.randbytes(16)
         self._target = self._rng.choice(self.cluster.controllers)
         self.session = Session(self.cluster.options.session_config(), self._rng)

@@ -40,6 +40,7 @@ from tests.sim.laws.broken import hold
 from tests.sim.nodes.controllers import Make, SimController
 from tests.sim.nodes.moding import Moding
 from tests.sim.nodes.reassigning import reassign
+from tests.sim.nodes.upgrading import Upgrading
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
@@ -71,6 +72,7 @@ class SimClient:
         self._reassigning = random.Random(f"{name} reassigns {self._rng.getstate()[1][:4]}")
         self._moding = Moding(self, random.Random(f"{name} drains {self._rng.getstate()[1][:4]}"))
         self._electing = random.Random(f"{name} elects {self._rng.getstate()[1][:4]}")
+        self._upgrading = Upgrading(cluster, name, self._submit)
         self._target: SimController = cluster.controllers[0]
         self._count = 0
         self._topics: list[str] = []
@@ -81,6 +83,9 @@ class SimClient:
         if self.cluster.now_ms - self._answered_ms > PATIENCE_MS:
             self._answered_ms = self.cluster.now_ms
             self._target = self._rng.choice(self.cluster.controllers)
+        if self._upgrading.is_due():
+            self._upgrading.act()
+            return
         if self._topics and self._reassigning.random() < self.cluster.options.reassign_chance:
             reassign(self, self._reassigning.choice(self._topics), self._reassigning)
             return

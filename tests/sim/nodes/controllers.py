@@ -9,6 +9,7 @@ from metadata_log.disk.failures import FlushFailed
 from metadata_log.disk.identity import Identity
 from metadata_log.format.errors import CorruptLog, ErrorCode
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
+from metadata_log.format.records import RegisterController
 from metadata_log.store.log import Log
 from metadata_log.store.log_notes import Flushed
 from metadata_log.store.segment import base_offset_of, segment_names
@@ -44,6 +45,7 @@ from quorum.runtime.protocol.world import (
 )
 from snapshots.format import snapshot_name
 from tests.sim.laws import LawBroken, hold
+from tests.sim.nodes.releases import Release
 from tests.sim.world import rot
 from tests.sim.world.clock import Clock
 from tests.sim.world.disk import MemoryDirectory, PowerCut
@@ -108,6 +110,7 @@ class SimController:
         """What its log said of a loss when this turn began. (One that is good again is forgotten a little later than known.)"""
         self.end_before: Offset = 0
         """Where its log ended when this turn began."""
+        self._release = Release(cluster, self.name)
         self._rng = random.Random(cluster.rng.random())
         self.clock = Clock(lambda: cluster.now_ms, self._rng, cluster.options.clock_drift)
         self._asked: dict[ReplyTo, _Asked] = {}
@@ -122,6 +125,11 @@ class SimController:
         self._ticks = self._tick_window = 0
 
     # --- looking in ------------------------------------------------------------------------------------------------
+
+    @property
+    def registration(self) -> RegisterController:
+        """What the log must say of it."""
+        return RegisterController(*self.key, self.config.endpoints, self.config.features)
 
     @property
     def is_up(self) -> bool:
@@ -209,6 +217,8 @@ class SimController:
         self._asleep.clear()
         self._crash_countdown = None
         self._stop_reason = None
+        self._release.restarted()
+        self.config = self.config._replace(features=self._release.supported())
         try:
             opened = open_directory(self.disk, self.identity, self.config, lambda: self._rng.randbytes(16))
         except PowerCut:
