@@ -72,7 +72,7 @@ class SimClient:
         self._reassigning = random.Random(f"{name} reassigns {self._rng.getstate()[1][:4]}")
         self._moding = Moding(self, random.Random(f"{name} drains {self._rng.getstate()[1][:4]}"))
         self._electing = random.Random(f"{name} elects {self._rng.getstate()[1][:4]}")
-        self._upgrading = Upgrading(cluster, name, self._submit)
+        self._upgrading = Upgrading(cluster, name, self.submit)
         self._target: SimController = cluster.controllers[0]
         self._count = 0
         self._topics: list[str] = []

@@ -9,8 +9,10 @@ import pytest
 
 from metadata_log.format.codec import decode_batch
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ReplicaKey
 from metadata_log.format.records import (
     BROKER_RESOURCE,
+    SUPPORTED,
     AbortTransaction,
     BeginTransaction,
     Config,
@@ -42,10 +44,20 @@ from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.inputs import ShutDown
+from quorum.core.protocol.messages import RegisterControllerRequest, RegisterControllerResponse
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, ReadView, Refused, SnapshotMarked
-from quorum.runtime.protocol.world import Answer, BrokerFetch, Event, Read, ReplyTo, SnapshotWanted, Submission
+from quorum.runtime.protocol.world import (
+    Answer,
+    BrokerFetch,
+    Event,
+    RaftRequest,
+    Read,
+    ReplyTo,
+    SnapshotWanted,
+    Submission,
+)
 from tests.quorum.controller.cluster import incarnation, registration
 from tests.quorum.runtime.active.brokers import register, uuid
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
@@ -402,3 +414,18 @@ async def test_three_controllers_create_what_no_batch_could_hold(tmp_path: Path)
         assert {image.digest for image in images} == {images[0].digest}
         assert images[0].partition_count == 15_001
         assert leader.tallies.transactions.values[("ended",)] == 1
+
+
+def test_a_controller_registers_after_it() -> None:
+    """An abort would take the registration along: the controller hears NOT_READY, and asks again."""
+    lone = started()
+    request = RegisterControllerRequest(ReplicaKey(3, uuid(3)), (), SUPPORTED)
+    large = submit(lone, LARGE)
+    for error in (ErrorCode.NOT_READY, ErrorCode.NONE):
+        asked = lone.new_reply_to()
+        send(lone, RaftRequest(request, asked))
+        answer = lone.answers[asked]
+        assert isinstance(answer, RegisterControllerResponse) and answer.error is error
+        settle(lone)
+    assert isinstance(lone.answers[large], CreateTopicsReply)
+    assert 3 in lone.node.state.committed.controllers
