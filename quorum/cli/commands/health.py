@@ -210,6 +210,7 @@ def _broker(broker: admin_pb2.BrokerListing) -> dict[str, Any]:
     return {
         "broker_id": broker.broker_id,
         "state": state_text(broker.state),
+        "mode": broker.mode or None,
         "last_contact_age_ms": optional(broker, "last_contact_age_ms"),
         "data_plane": broker.data_plane or None,
     }

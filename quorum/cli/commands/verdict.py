@@ -59,7 +59,7 @@ def notes(document: Document) -> list[str]:
     ]
     brokers = document["brokers"]
     lonely = ["no broker is registered, so no topic can be created yet"] if brokers == [] else []
-    return [*unasked, *lonely, *_without_data_plane(brokers or ())]
+    return [*unasked, *lonely, *_without_data_plane(brokers or ()), *_with_a_mode(brokers or ())]
 
 
 def _without_data_plane(brokers: Sequence[Document]) -> Iterable[str]:
@@ -69,6 +69,12 @@ def _without_data_plane(brokers: Sequence[Document]) -> Iterable[str]:
             f"{len(ids)} of {len(brokers)} brokers run without a data plane (broker.data.plane: none), so that in sync "
             f"means active there: {_first(ids, len(ids))}"
         )
+
+
+def _with_a_mode(brokers: Sequence[Document]) -> Iterable[str]:
+    named = [f"{each['broker_id']} {each['mode']}" for each in brokers if each["mode"] is not None]
+    if named:
+        yield f"an operator has taken {len(named)} of {len(brokers)} brokers out of work: {_first(named, len(named))}"
 
 
 def _of_the_leader(document: Document) -> Iterable[str]:

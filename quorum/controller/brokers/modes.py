@@ -204,7 +204,8 @@ class Modes:
             )
         if mode is None or command.validate_only:
             return Decision((), reply)
-        if mode is Mode.MAINTENANCE:
+        others = self._views.of(image).resting - {broker_id}
+        if mode is Mode.MAINTENANCE and others:  # another broker may lead what this broker can lead again
             self._returns.begin_look(image, now_ms)
         record = BrokerMode(broker_id, NO_MODE)
         return Decision((record,), reply, happenings=(BrokerModeEnded(broker_id, mode.word),))

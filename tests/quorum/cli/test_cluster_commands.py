@@ -273,7 +273,9 @@ async def test_health_of_a_cluster_that_is_well(run: Run) -> None:
         "schema_version": "int", "healthy": "bool", "reasons": [], "pending": [], "notes": ["str"], "cluster_id": "str",
         "generation": "int", "leader_id": "int", "leader_epoch": "int", "no_leader_reason": None,
         "no_leader_for_ms": None, "high_watermark": "int", "answered_by": "int", "is_leaders": "bool", "controllers": [],
-        "brokers": [{"broker_id": "int", "state": "str", "last_contact_age_ms": "int", "data_plane": "str"}],
+        "brokers": [
+            {"broker_id": "int", "state": "str", "mode": None, "last_contact_age_ms": "int", "data_plane": "str"}
+        ],
         "partitions": {
             "count": "int", "leaderless": "int", "under_replicated": "int", "first_leaderless": [],
             "first_under_replicated": [],

@@ -23,7 +23,7 @@ def cluster(**other: Any) -> dict[str, Any]:
         "leader_id": 1, "high_watermark": 9, "answered_by": 1, "is_leaders": True,
         "no_leader_reason": None, "no_leader_for_ms": None,
         "controllers": [controller(1, "leader"), controller(2), controller(3)],
-        "brokers": [{"broker_id": 101, "state": "online", "last_contact_age_ms": 5, "data_plane": "external"}],
+        "brokers": [{"broker_id": 101, "state": "online", "last_contact_age_ms": 5, "data_plane": "external", "mode": None}],
         "partitions": {
             "count": 9, "leaderless": 0, "under_replicated": 0, "first_leaderless": [], "first_under_replicated": [],
         },
@@ -90,9 +90,9 @@ def test_a_cluster_without_brokers_is_well_and_says_so() -> None:
         (
             cluster(
                 brokers=[
-                    {"broker_id": 101, "state": "online", "last_contact_age_ms": 5, "data_plane": "external"},
-                    {"broker_id": 102, "state": "fenced", "last_contact_age_ms": None, "data_plane": "external"},
-                    {"broker_id": 103, "state": "fenced", "last_contact_age_ms": None, "data_plane": "external"},
+                    {"broker_id": 101, "state": "online", "last_contact_age_ms": 5, "data_plane": "external", "mode": None},
+                    {"broker_id": 102, "state": "fenced", "last_contact_age_ms": None, "data_plane": "external", "mode": None},
+                    {"broker_id": 103, "state": "fenced", "last_contact_age_ms": None, "data_plane": "external", "mode": None},
                 ]
             ),
             "2 of 3 brokers are fenced: 102, 103",
@@ -146,11 +146,24 @@ def test_a_follower_does_not_know_which_voters_the_leader_has_heard() -> None:
     assert pending(cluster(is_leaders=False, controllers=voters)) == []
 
 
+def test_brokers_that_an_operator_has_taken_out_are_noted() -> None:
+    """A drained broker is online, so nothing else tells that the cluster runs with less."""
+    modes = ("maintenance", None)
+    brokers = [
+        {"broker_id": number, "state": "online", "last_contact_age_ms": 5, "data_plane": "external", "mode": mode}
+        for number, mode in enumerate(modes, 101)
+    ]
+    document = cluster(brokers=brokers)
+
+    assert reasons(document) == []
+    assert notes(document) == ["an operator has taken 1 of 2 brokers out of work: 101 maintenance"]
+
+
 def test_brokers_without_a_data_plane_are_noted() -> None:
     """Their ISRs say who is active, and not who has the data: whoever reads a verdict is told, though it is as was wanted."""
     planes = ("none", "external", "none")
     brokers = [
-        {"broker_id": number, "state": "online", "last_contact_age_ms": 5, "data_plane": plane}
+        {"broker_id": number, "state": "online", "last_contact_age_ms": 5, "data_plane": plane, "mode": None}
         for number, plane in enumerate(planes, 101)
     ]
     document = cluster(brokers=brokers)
