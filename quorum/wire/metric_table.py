@@ -300,6 +300,12 @@ CLUSTER_ROWS: Final = (
         "Partitions that the first assigned replica does not lead; NaN on a controller that is not active.",
         lambda of: of.partitions("preferred_imbalanced"),
     ),
+    _Row(
+        "reassigning_partitions",
+        Kind.GAUGE,
+        "Partitions whose reassignment is in progress; NaN on a controller that is not active.",
+        lambda of: of.partitions("reassigning"),
+    ),
 )
 HAPPENING_ROWS: Final = (
     _Row(

@@ -38,6 +38,8 @@ class PartitionCounts(NamedTuple):
     """Fewer replicas are in sync than `min.insync.replicas` demands, or than were assigned if those are fewer."""
     preferred_imbalanced: int = 0
     """Another replica leads than the first assigned one."""
+    reassigning: int = 0
+    """A reassignment of the partition is in progress."""
 
 
 _Counted = tuple[TopicImage, int, PartitionCounts]
@@ -93,4 +95,4 @@ def _counts_of(topic: TopicImage, min_isr: int) -> PartitionCounts:
         if state[ISR] is not state[REPLICAS]:
             short += is_under_replicated(state)
             too_short += is_under_min_isr(state, min_isr)
-    return PartitionCounts(topic.partition_count, offline, short, too_short, imbalanced)
+    return PartitionCounts(topic.partition_count, offline, short, too_short, imbalanced, len(topic.reassigning))

@@ -245,6 +245,7 @@ def test_a_new_controller_finishes_what_waits_for_an_active_replica(cluster: Clu
 def test_a_reassignment_makes_no_partition_under_replicated(cluster: Cluster) -> None:
     """An alert would come with every move. What is missing beside it still counts."""
     reassign(cluster, (3, 4, 5))
+    assert PartitionCounter().count(cluster.image).reassigning == 1
     assert partition_health(cluster.image, 9).under_replicated == 0
     assert PartitionCounter().count(cluster.image).under_replicated == 0
     in_sync(cluster, 0, 1)
