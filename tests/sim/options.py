@@ -131,6 +131,7 @@ class Options(NamedTuple):
                 slice_partitions_max=self.slice_partitions,
                 bootstrap_metadata_version=self.bootstrap_level,
                 transaction_slice_records=self.transaction_slice,
+                one_batch_records_max=self.transaction_slice,
                 transaction_timeout_ms=self.transaction_timeout_ms,
                 request_outcomes_max=self.outcomes_max,
                 auto_leader_rebalance=self.balance_every_ms > 0,

@@ -36,7 +36,10 @@ class ControllerConfig(NamedTuple):
     transaction_records_max: int = 1_200_000
     """Maximum number of records of a transaction: besides the partitions, those of topics and configs."""
     transaction_slice_records: int = 500
-    """How many records one batch of a transaction has: about 4 ms of work. A larger request about topics is a transaction."""
+    """How many records one batch of a transaction has: about 4 ms of work."""
+    one_batch_records_max: int = 1_100
+    """Maximum number of records of a request about topics that is one batch, and no transaction. One topic with 1,000 partitions
+    is one batch, because as a transaction the request would cost one and a half times as much."""
     transaction_timeout_ms: int = 30_000
     """How long a transaction may be open. Meanwhile no other request is decided, and no broker is fenced."""
     producer_id_block: int = 1_000
@@ -76,6 +79,7 @@ class ControllerConfig(NamedTuple):
             ("partitions_per_request_max", self.partitions_per_request_max),
             ("partitions_per_transaction_max", self.partitions_per_transaction_max),
             ("transaction_slice_records", self.transaction_slice_records),
+            ("one_batch_records_max", self.one_batch_records_max),
             ("transaction_timeout_ms", self.transaction_timeout_ms),
             ("producer_id_block", self.producer_id_block),
             ("slice_changes_max", self.slice_changes_max),
@@ -115,4 +119,6 @@ class ControllerConfig(NamedTuple):
             found.append(
                 f"transaction_slice_records must be at most {self.records_max // 2}, not {self.transaction_slice_records}"
             )
+        if self.one_batch_records_max > self.records_max:
+            found.append(f"one_batch_records_max must be at most {self.records_max}, not {self.one_batch_records_max}")
         return found

@@ -89,7 +89,7 @@ class Topics:
                 f"{config_count:,} configs); it is one atomic {whole}, which holds at most {records_max:,}; "
                 f"nothing was done: send several requests",
             )
-        return may_be_large and needed > config.transaction_slice_records
+        return may_be_large and needed > config.one_batch_records_max
 
     # --- delete ----------------------------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class Topics:
             )
         results: list[TopicResult] = []
         pieces = deleted(image, command, results)
-        is_large = allows_transactions(image) and len(command.names) > self._config.transaction_slice_records
+        is_large = allows_transactions(image) and len(command.names) > self._config.one_batch_records_max
         return self._next(ContinueTopics(command, image, pieces, results), is_large=is_large)
 
     # --- slices ----------------------------------------------------------------------------------------------------

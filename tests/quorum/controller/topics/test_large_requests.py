@@ -25,7 +25,11 @@ SLICE = 40
 
 
 def of_slices(config: ControllerConfig | None = None) -> Cluster:
-    return Cluster(5, racks=2, config=(config or ControllerConfig())._replace(transaction_slice_records=SLICE))
+    return Cluster(
+        5,
+        racks=2,
+        config=(config or ControllerConfig())._replace(transaction_slice_records=SLICE, one_batch_records_max=SLICE),
+    )
 
 
 def decisions(cluster: Cluster, command: Command) -> list[Decision]:

@@ -65,7 +65,9 @@ from tests.quorum.runtime.quorum_of_three import quorum_of_three, until
 from tests.sim.world.disk import MemoryDirectory
 
 CONFIG = NodeConfig(
-    controller=ControllerConfig(transaction_slice_records=4, transaction_timeout_ms=500, session_timeout_ms=9_000),
+    controller=ControllerConfig(
+        transaction_slice_records=4, one_batch_records_max=4, transaction_timeout_ms=500, session_timeout_ms=9_000
+    ),
     log=LogConfig(segment_bytes=2_048, tail_bytes=700),
 )
 LARGE = CreateTopics((NewTopic("large", 40, 1),))
