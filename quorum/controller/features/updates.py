@@ -26,6 +26,7 @@ from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.feature_commands import (
     FeatureResult,
     FeatureUpdate,
+    LookedAt,
     UpdateFeatures,
     UpdateFeaturesReply,
     UpgradeType,
@@ -60,7 +61,7 @@ def update_features(image: MetadataImage, command: UpdateFeatures, slice_partiti
     _check_needs(after)
     lowered = {update.name: update.level for update in command.updates if update.level < now[update.name]}
     if lowered:
-        looked_at = {} if command.looked_at is None else command.looked_at
+        looked_at = command.looked_at or LookedAt()
         found = find_losses(image, lowered, looked_at, slice_partitions_max)
         if found.names:
             raise ControllerError(ErrorCode.FEATURE_UPDATE_FAILED, _loss(lowered, now, str(found)))

@@ -1,5 +1,6 @@
 """The command that raises and lowers levels of features, and its reply (Kafka's UpdateFeatures, KIP-584)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -36,6 +37,17 @@ class FeatureResult:
     level: int = 0
 
 
+class LookedAt:
+    """The parts of an image in which nothing needs the present levels: topics, and whole shards of the map of topics."""
+
+    __slots__ = ("shards", "topics")
+
+    def __init__(self) -> None:
+        self.topics: dict[Uuid, TopicImage] = {}
+        self.shards: dict[int, Mapping[Uuid, TopicImage]] = {}
+        """By identity. The reference keeps the identity from being used again."""
+
+
 @dataclass(frozen=True, slots=True)
 class UpdateFeatures:
     """Raise or lower the levels of these features, all together."""
@@ -44,8 +56,8 @@ class UpdateFeatures:
     validate_only: bool = False
     voters: tuple[ReplicaKey, ...] = ()
     """The present voters. The node that leads fills them in: the image does not know them."""
-    looked_at: dict[Uuid, TopicImage] | None = field(default=None, repr=False, compare=False)
-    """For a downgrade that takes several turns: the topics, as they were, in which nothing needs the present levels."""
+    looked_at: LookedAt | None = field(default=None, repr=False, compare=False)
+    """For a downgrade that takes several turns: what the earlier turns have looked at."""
 
 
 @dataclass(frozen=True, slots=True)

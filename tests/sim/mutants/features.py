@@ -4,14 +4,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import Uuid
 from metadata_log.image import delta
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.topic_image import TopicImage
 from quorum.controller.features import support, updates
 from quorum.controller.features.losses import Found
 from quorum.controller.partitions import reassignments
 from quorum.controller.protocol.commands import RegisterControllerCommand
+from quorum.controller.protocol.feature_commands import LookedAt
 from quorum.runtime.active.active_controller import ActiveController
 from quorum.runtime.registration import Registration
 from tests.sim.mutants.patching import Mutant, patched
@@ -31,9 +30,7 @@ def _ended_for_good(self: Registration, error: ErrorCode | None) -> None:
     self._asked = True
 
 
-def _nothing_found(
-    image: MetadataImage, lowered: Mapping[str, int], looked_at: dict[Uuid, TopicImage], partitions_max: int
-) -> Found:
+def _nothing_found(image: MetadataImage, lowered: Mapping[str, int], looked_at: LookedAt, partitions_max: int) -> Found:
     return Found(is_complete=True)
 
 

@@ -207,7 +207,7 @@ def test_the_search_for_losses_takes_slices_and_looks_again_at_what_has_changed(
     first = cluster.controller.decide(cluster.image, down(), cluster.now_ms)
     assert (first.records, isinstance(first.then, UpdateFeatures)) == ((), True)
     assert isinstance(first.then, UpdateFeatures) and first.then.looked_at is not None
-    (passed,) = first.then.looked_at.values()
+    (passed,) = first.then.looked_at.topics.values()
     cluster.append(PartitionChange(passed.topic_id, 0, adding_replicas=(2,)))
     assert f"{passed.name}-0" in refusal(cluster, first.then)[1]
     cluster.append(PartitionChange(passed.topic_id, 0, adding_replicas=()))

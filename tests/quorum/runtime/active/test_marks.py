@@ -1,10 +1,17 @@
 """Snapshot marks that operators ask for."""
 
 from metadata_log.format.batch import BATCH_BYTES_MAX
+from metadata_log.format.codec import decode_batch
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import METADATA_VERSION, FeatureLevel, level_of
+from quorum.controller.protocol.commands import CreateTopicsReply
+from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.runtime.active.active_controller import MARK_REASON_CHARS_MAX
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from quorum.runtime.protocol.requests import Refused, SnapshotMarked
 from quorum.runtime.protocol.world import Answer, SnapshotWanted
+from snapshots.reader import read_snapshot
+from tests.quorum.runtime.active.test_transactions import LARGE, settle, started, submit
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 
 
@@ -29,3 +36,30 @@ def test_a_reason_that_is_no_reason_is_refused() -> None:
         assert (lone.stopped, lone.node.log.shape.end) == (None, end)
 
     assert isinstance(_asked(lone, "r" * MARK_REASON_CHARS_MAX), SnapshotMarked)
+
+
+def test_a_snapshot_is_written_at_the_level_at_its_mark() -> None:
+    """The log has a transaction, which needs level 2. After the downgrade a snapshot has nothing above level 1, and is loaded."""
+    lone = started()
+    large = submit(lone, LARGE)
+    settle(lone)
+    assert isinstance(lone.answers[large], CreateTopicsReply)
+    levels = []
+    for level, upgrade_type in ((2, UpgradeType.UPGRADE), (1, UpgradeType.SAFE_DOWNGRADE)):
+        submit(lone, UpdateFeatures((FeatureUpdate(METADATA_VERSION, level, upgrade_type),)))
+        settle(lone)
+        marked = _asked(lone, "look")
+        assert isinstance(marked, SnapshotMarked)
+        settle(lone)
+        newest = lone.node.snapshotter.store.list()[-1]
+        assert newest.end.offset == marked.offset
+        first, *others = read_snapshot(lone.disk.subdirectory(LOG_DIRECTORY), newest.end).records
+        assert isinstance(first, FeatureLevel)
+        assert max(map(level_of, others)) <= first.level
+        levels.append(first.level)
+    assert levels == [2, 1]
+    in_the_log = [record for batch in lone.node.log.read(0, 1 << 24) for record in decode_batch(batch)]
+    assert max(level_of(record) for record in in_the_log if isinstance(record, tuple)) == 2
+    again = started(lone.disk)
+    assert again.node.state.committed.digest == lone.node.state.committed.digest
+    assert again.node.state.committed.metadata_version == 1
