@@ -42,6 +42,7 @@ from metadata_log.image.changes import Changes
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.replay import ReplayStopped
 from service_kit.process.endpoints import HostPort
+from service_kit.process.switches import frequent_switches
 
 T = TypeVar("T")
 
@@ -103,7 +104,7 @@ class MetadataLoader:
 
     async def recover(self, incarnation: Uuid) -> None:
         """Reads the store, and notes this process (`incarnation`) in it before the broker can register."""
-        recovered = await self._in_store(self._store.recover)
+        recovered = await self._in_store_for_long(self._store.recover)
         if recovered.dropped is not None:
             self._tell_of_drop(recovered.dropped)
         await self._in_store(lambda: self._store.note_attempt(incarnation))
@@ -147,7 +148,7 @@ class MetadataLoader:
         try:
             async for piece in pieces:
                 await self._in_store(partial(self._store.write_part, end, piece.position, piece.data))
-            step = await self._in_store(lambda: self._install_in_store(end))
+            step = await self._in_store_for_long(lambda: self._install_in_store(end))
         except (SnapshotUnavailable, LogFormatError) as e:
             self._feed(SnapshotFailed(str(e)))
             return
@@ -219,7 +220,8 @@ class MetadataLoader:
     async def _write_snapshot(self, job: SnapshotJob) -> None:
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._snapshot_thread, job.run)
+            with frequent_switches():
+                await loop.run_in_executor(self._snapshot_thread, job.run)
         except OSError as e:
             self._log.warning("snapshot not written", snapshot=str(job.meta.end), reason=str(e))
             return
@@ -229,6 +231,11 @@ class MetadataLoader:
     async def _in_store(self, work: Callable[[], T]) -> T:
         """Runs `work` on the store's thread, after all earlier work."""
         return await asyncio.get_running_loop().run_in_executor(self._store_thread, work)
+
+    async def _in_store_for_long(self, work: Callable[[], T]) -> T:
+        """Runs work of seconds, such as loading a snapshot, on the store's thread."""
+        with frequent_switches():
+            return await self._in_store(work)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

@@ -170,16 +170,10 @@ class Replay:
             InvalidRecord: the records do not form an image; the present image stays. The error's offset is the record's
                 number.
         """
-        delta = loading_delta()
-        place = 0
+        loading = Loading()
         for record in records:
-            if type(record) is PartitionRun:
-                delta.extend(record, place)
-                place += len(record.states)
-            else:
-                delta.replay(cast(MetadataRecord, record), place)
-                place += 1
-        return self.install(delta.finish(provenance))
+            loading.take(record)
+        return self.install(loading.finish(provenance))
 
     def install(self, image: MetadataImage) -> MetadataImage:
         """Replace the image by one that was loaded elsewhere, in slices or on another thread, and publish it."""
@@ -311,8 +305,33 @@ class Replay:
 
 
 def loading_delta() -> MetadataDelta:
-    """Return a delta for the records of a snapshot. Used to load in slices; `Replay.install` then takes the image."""
+    """Return a delta for the records of a snapshot."""
     return MetadataDelta(EMPTY_IMAGE, kind=DeltaKind.LOADING)
+
+
+class Loading:
+    """An image that is made from a snapshot, record by record. `Replay.install` takes the finished image."""
+
+    def __init__(self) -> None:
+        self._delta = loading_delta()
+        self._place = 0
+
+    def take(self, record: MetadataRecord | PartitionRun) -> None:
+        """Take the next record, or the next run of partitions.
+
+        Raises:
+            InvalidRecord: the record does not fit. The error's offset is the record's number.
+        """
+        if type(record) is PartitionRun:
+            self._delta.extend(record, self._place)
+            self._place += len(record.states)
+        else:
+            self._delta.replay(cast(MetadataRecord, record), self._place)
+            self._place += 1
+
+    def finish(self, provenance: Provenance) -> MetadataImage:
+        """Return the image after all records."""
+        return self._delta.finish(provenance)
 
 
 def _known_records(batch: Batch) -> list[MetadataRecord | ControlRecord]:

@@ -13,7 +13,6 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from metadata_log.format.errors import ErrorCode
@@ -62,6 +61,7 @@ from quorum.runtime.protocol.world import (
 )
 from quorum.runtime.status import node_status
 from quorum.runtime.turn_timer import TurnTimer
+from quorum.runtime.worker import Worker
 from snapshots.store import PositionOutOfRange, SnapshotInfo, SnapshotNotFound
 
 logger = logging.getLogger(__name__)
@@ -91,8 +91,8 @@ class NodeLoop:
         self._tell_happening: Callable[[Told], None] | None = None
         self._outside: list[tuple[ProblemCode, Callable[[], str]]] = []
         self._farewells: set[asyncio.Future[None]] = set()
-        self._flusher = Flusher(self._run, lambda: self._loop.call_soon_threadsafe(self._schedule))
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
+        self._worker = Worker(clock, lambda job, seconds: self.tallies.count_job(job, seconds), self._post)
+        self._flusher = Flusher(self._worker.run, lambda: self._loop.call_soon_threadsafe(self._schedule))
         self.stopped: asyncio.Future[str] = self._loop.create_future()
         """Resolved with the reason when the node cannot go on."""
         self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
@@ -124,7 +124,7 @@ class NodeLoop:
         self._callers.refuse_all(Refused(ErrorCode.NOT_CONTROLLER, SHUTTING_DOWN, self.leader_hint()))
         await self._peers.close()
         await asyncio.to_thread(self._flusher.stop)
-        await asyncio.to_thread(self._worker.shutdown, wait=True)
+        await self._worker.stop()
         self._opened.log.close()
         self._opened.directory.unlock()
 
@@ -320,11 +320,11 @@ class NodeLoop:
 
     def start_job(self, job: Job) -> JobDone | None:
         if not isinstance(job, FlushJob):
-            self._worker.submit(lambda: self._loop.call_soon_threadsafe(self._post, self._run(job)))
+            self._worker.start(job)
         elif self.node.core.is_leading:
             self._flusher.start(job)
         else:
-            return self._run(job)
+            return self._worker.run(job)
         return None
 
     def stop_node(self, reason: str) -> None:
@@ -373,13 +373,3 @@ class NodeLoop:
         if node.has_more_to_do or self._inbox.needs_turn:
             self._schedule()
         self._timer.turn_ended(now_ms)
-
-    def _run(self, job: Job) -> JobDone:
-        """Runs `job` on the calling thread."""
-        began_us = self._clock.elapsed_us()
-        try:
-            job.run()
-        except Exception as e:  # the node judges every failure of a job: it arrives as an event
-            return JobDone(job, e)
-        self.tallies.count_job(job, (self._clock.elapsed_us() - began_us) / 1e6)
-        return JobDone(job)

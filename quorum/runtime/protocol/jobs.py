@@ -7,7 +7,8 @@ node; its result comes back as the event `JobDone`. Example: the flush of a lead
     3. the job ends, and the next turn takes `JobDone(job)` and tells the core `Flushed`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from metadata_log.disk.files import Directory
@@ -15,7 +16,7 @@ from metadata_log.disk.flush_ticket import FlushTicket
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.image.metadata_image import MetadataImage, Provenance
-from metadata_log.image.replay import Replay
+from metadata_log.image.replay import Loading
 from metadata_log.store.segments import Extent, check
 from snapshots.format import SnapshotCorrupt, SnapshotMeta
 from snapshots.reader import read_runs, unreadable_is_damaged
@@ -47,7 +48,11 @@ class WriteSnapshotJob:
 
 @dataclass(slots=True)
 class LoadSnapshotJob:
-    """Reads the snapshot at `end` into an image.
+    """Reads the snapshot at `end` into an image, in three steps, so that the second can be done in slices between turns.
+
+    begin     verifies the file if it is a download, and opens it
+    slices    reads records, some at a time; each slice takes a few milliseconds at most
+    finish    makes the image
 
     install   the snapshot is a finished download, and the job makes the file durable first
     repairs   the snapshot repairs a damaged log; it is the node's own, or a download from any voter
@@ -61,18 +66,34 @@ class LoadSnapshotJob:
     chain: bytes | None = None
     meta: SnapshotMeta | None = None
     image: MetadataImage | None = None
+    _verified: SnapshotMeta | None = None
+    _loading: Loading = field(default_factory=Loading)
 
     def run(self) -> None:
-        meta = self.store.complete_part(self.end, self.chain) if self.install else self._own_meta()
-        provenance = Provenance(meta.end.offset, meta.end.epoch, meta.timestamp_ms)
+        self.begin()
+        for _ in self.slices():
+            pass
+        self.finish()
+
+    def begin(self) -> None:
+        self._verified = self.store.complete_part(self.end, self.chain) if self.install else self._own_meta()
+
+    def slices(self) -> Iterator[None]:
         try:
             with unreadable_is_damaged():
-                self.image = Replay().load_snapshot(read_runs(self.store.directory, self.end), provenance)
+                for record in read_runs(self.store.directory, self.end):
+                    self._loading.take(record)
+                    yield
         except LogFormatError:
             if self.install:
                 # The file is whole, but its records do not fit an image. If it stayed, the next start would load it.
                 self.store.drop([self.end])
             raise
+
+    def finish(self) -> None:
+        meta = self._verified
+        assert meta is not None, "finish comes after begin"
+        self.image = self._loading.finish(Provenance(meta.end.offset, meta.end.epoch, meta.timestamp_ms))
         self.meta = meta
 
     def _own_meta(self) -> SnapshotMeta:
