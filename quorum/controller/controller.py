@@ -42,6 +42,7 @@ from quorum.controller.protocol.commands import (
     BootstrapFeatures,
     BrokerContact,
     Command,
+    ContinueConfigs,
     ContinueFencing,
     ContinueShutdown,
     ContinueTopics,
@@ -79,6 +80,7 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     ContinueTopics,
     DeleteTopics,
     AlterConfigs,
+    ContinueConfigs,
     AlterPartition,
     ElectLeaders,
     AlterPartitionReassignments,
@@ -150,7 +152,7 @@ class Controller:
                 return self._topics.go_on(command)
             case DeleteTopics():
                 return self._topics.delete(image, command)
-            case AlterConfigs():
+            case AlterConfigs() | ContinueConfigs():
                 altered = alter_configs(image, command, self.config)
                 brokers.configs_changed(image, altered.records, now_ms)
                 return altered

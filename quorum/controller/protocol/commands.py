@@ -16,6 +16,7 @@ from metadata_log.format.records import (
     FROM_OFFSET,
     METADATA_VERSION_MAX,
     RECOVERED,
+    Config,
     Endpoint,
     FeatureRange,
     MetadataRecord,
@@ -179,6 +180,19 @@ class ConfigResult:
     resource_name: str
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueConfigs:
+    """Decide the next slice of a large AlterConfigs."""
+
+    command: AlterConfigs = field(repr=False)
+    repeated: frozenset[tuple[int, str]]
+    """The resources that the request names more than once."""
+    results: tuple[ConfigResult, ...] = field(default=(), repr=False)
+    """The results of the resources that are decided: the first of the request."""
+    changed: tuple[Config, ...] = field(default=(), repr=False)
+    """The changes that are decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,6 +421,7 @@ Command: TypeAlias = (
     | ContinueTopics
     | DeleteTopics
     | AlterConfigs
+    | ContinueConfigs
     | BootstrapFeatures
     | RegisterBrokerCommand
     | BrokerContact

@@ -35,6 +35,8 @@ from quorum.controller.protocol.commands import (
     Command,
     CommandReply,
     ConfigResult,
+    ContinueConfigs,
+    ContinueTopics,
     CreatePartitions,
     CreatePartitionsReply,
     CreateTopics,
@@ -105,7 +107,8 @@ def outcome_of(
 
 def is_done(command: Command, reply: CommandReply) -> bool:
     """True if `command`, or a part of it, was done, and not only validated or refused."""
-    if getattr(command, "validate_only", False):
+    asked = command.command if isinstance(command, ContinueTopics | ContinueConfigs) else command
+    if getattr(asked, "validate_only", False):
         return False
     results = getattr(reply, "results", ())
     return not results or any(result.error is ErrorCode.NONE for result in results)

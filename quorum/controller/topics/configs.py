@@ -9,6 +9,7 @@ second gets INVALID_CONFIG in its own result.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from metadata_log.format.errors import ErrorCode
@@ -23,9 +24,11 @@ from quorum.controller.protocol.commands import (
     ConfigOperation,
     ConfigOperationKind,
     ConfigResult,
+    ContinueConfigs,
+    FollowUpReply,
 )
 from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.decision import ControllerError, Decision, allows_transactions
 from quorum.controller.protocol.happenings import ConfigsChanged, first_few
 from quorum.controller.protocol.policy import ConfigChange
 from quorum.controller.protocol.topic_rules import Rejected, check_policy
@@ -97,12 +100,15 @@ def check_topic_configs(name: str, configs: Iterable[tuple[str, str]]) -> None:
             raise Rejected(e.code, f"topic {name!r}: {e.message}") from None
 
 
-def alter_configs(image: MetadataImage, command: AlterConfigs, config: ControllerConfig) -> Decision:
-    """Decides incremental alterations; each resource has its own result.
+def alter_configs(image: MetadataImage, command: AlterConfigs | ContinueConfigs, config: ControllerConfig) -> Decision:
+    """Decides incremental alterations; each resource has its own result. A large request is decided slice by slice, as one
+    transaction.
 
     Raises:
         ControllerError: POLICY_VIOLATION if the request as a whole is too large.
     """
+    if isinstance(command, ContinueConfigs):
+        return _next_slice(image, command, config)
     operation_count = sum(len(alteration.operations) for alteration in command.alterations)
     if operation_count > OPERATIONS_MAX or len(command.alterations) > OPERATIONS_MAX:
         raise ControllerError(
@@ -111,12 +117,31 @@ def alter_configs(image: MetadataImage, command: AlterConfigs, config: Controlle
             f"at most {OPERATIONS_MAX:,} are allowed; nothing was done",
         )
     resources = [(alteration.resource_type, alteration.resource_name) for alteration in command.alterations]
-    repeated = _repeated(resources)
+    rest = ContinueConfigs(command, _repeated(resources))
+    is_large = allows_transactions(image) and operation_count + len(resources) > config.one_batch_records_max
+    return _next_slice(image, rest, config) if is_large else _next(image, rest, config, len(resources))
+
+
+def _next_slice(image: MetadataImage, rest: ContinueConfigs, config: ControllerConfig) -> Decision:
+    count = cost = 0
+    for alteration in rest.command.alterations[len(rest.results) :]:
+        if count and cost >= config.transaction_slice_records:
+            break
+        count += 1
+        cost += 1 + len(alteration.operations)
+    decided = _next(image, rest, config, count)
+    return decided if rest.command.validate_only else replace(decided, transaction="AlterConfigs")
+
+
+def _next(image: MetadataImage, rest: ContinueConfigs, config: ControllerConfig, count: int) -> Decision:
+    """Decides the next `count` resources."""
+    command, done = rest.command, rest.results
     records: list[Config | ClearElr] = []
     results: list[ConfigResult] = []
-    for alteration, resource in zip(command.alterations, resources, strict=True):
+    for alteration in command.alterations[len(done) : len(done) + count]:
+        resource = alteration.resource_type, alteration.resource_name
         try:
-            if resource in repeated:
+            if resource in rest.repeated:
                 raise Rejected(ErrorCode.INVALID_REQUEST, f"{_name(*resource)} is named more than once in this request")
             records += _alter(image, alteration, config)
         except Rejected as e:
@@ -130,11 +155,14 @@ def alter_configs(image: MetadataImage, command: AlterConfigs, config: Controlle
             f"the request changes {len(records):,} configs; one batch holds at most {config.records_max:,} records; "
             f"nothing was done",
         )
+    changed = (*rest.changed, *(record for record in records if isinstance(record, Config)))
+    results = [*done, *results]
+    written = () if command.validate_only else tuple(records)
+    if len(results) < len(command.alterations):
+        return Decision(written, FollowUpReply(), replace(rest, results=tuple(results), changed=changed))
     reply = AlterConfigsReply(results=tuple(results))
-    if command.validate_only or not records:
-        return Decision((), reply)
-    configs = [record for record in records if isinstance(record, Config)]
-    return Decision(tuple(records), reply, happenings=(ConfigsChanged(len(configs), _named(configs)),))
+    story = () if command.validate_only or not changed else (ConfigsChanged(len(changed), _named(changed)),)
+    return Decision(written, reply, happenings=story)
 
 
 def _clear_eligible(image: MetadataImage, records: Sequence[Config | ClearElr]) -> list[ClearElr]:
@@ -160,10 +188,10 @@ def _named(records: Sequence[Config]) -> tuple[str, ...]:
     )
 
 
-def _repeated(resources: Sequence[ConfigResource]) -> set[ConfigResource]:
+def _repeated(resources: Sequence[ConfigResource]) -> frozenset[ConfigResource]:
     if len(resources) == 1:
-        return set()
-    return {resource for resource, times in Counter(resources).items() if times > 1}
+        return frozenset()
+    return frozenset(resource for resource, times in Counter(resources).items() if times > 1)
 
 
 def _name(resource_type: int, name: str) -> str:

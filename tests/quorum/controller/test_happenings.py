@@ -26,6 +26,7 @@ from quorum.controller.protocol.commands import (
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
+    ContinueConfigs,
     ContinueFencing,
     ContinueShutdown,
     ContinueTopics,
@@ -323,8 +324,9 @@ def test_controllers_and_features_are_told_once() -> None:
 
 
 TELLING: Final = {
-    CreateTopics, CreatePartitions, ContinueTopics, DeleteTopics, AlterConfigs, BootstrapFeatures, RegisterBrokerCommand,
-    BrokerContact, FenceExpiredBrokers, FenceBroker, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
+    CreateTopics, CreatePartitions, ContinueTopics, DeleteTopics, AlterConfigs, ContinueConfigs, BootstrapFeatures,
+    RegisterBrokerCommand, BrokerContact,
+    FenceExpiredBrokers, FenceBroker, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
     RegisterControllerCommand, AlterPartition, ElectLeaders, BalanceLeaders, AlterPartitionReassignments,
     UpdateFeatures,
     DrainBroker, EndBrokerMode,

@@ -5,10 +5,15 @@ from dataclasses import replace
 import pytest
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import MetadataRecord, Partition, Topic
+from metadata_log.format.records import TOPIC_RESOURCE, MetadataRecord, Partition, Topic
 from quorum.controller.controller import ControllerConfig, ControllerError
 from quorum.controller.protocol.commands import (
+    AlterConfigs,
+    AlterConfigsReply,
     Command,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
     CreatePartitions,
     CreatePartitionsReply,
     CreateTopics,
@@ -113,6 +118,30 @@ def test_topics_are_deleted_in_slices_too() -> None:
     assert isinstance(reply, DeleteTopicsReply)
     assert len(reply.results) == 62 and sum(not result.error for result in reply.results) == 59
     assert many[-1].happenings[0].partitions == 59  # type: ignore[union-attr]
+
+
+def test_configs_are_altered_in_slices_too() -> None:
+    """Each resource has its own result, in the order of the request; a resource that is named twice far apart is refused."""
+    cluster = of_slices()
+    cluster.run(CreateTopics(tuple(NewTopic(f"t{number}", 1, 1) for number in range(60))))
+    named = [f"t{number}" for number in range(60)] + ["none", "t7"]
+    many = decisions(cluster, AlterConfigs(tuple(altered(name) for name in named)))
+
+    assert len(many) > 2 and {each.transaction for each in many} == {"AlterConfigs"}
+    reply = many[-1].reply
+    assert isinstance(reply, AlterConfigsReply)
+    assert [result.resource_name for result in reply.results] == named
+    assert [result.resource_name for result in reply.results if result.error] == ["t7", "none", "t7"]
+    assert many[-1].happenings[0].keys == 59  # type: ignore[union-attr]
+    assert (
+        sum(cluster.image.config(TOPIC_RESOURCE, f"t{number}") == {"retention.ms": "5"} for number in range(60)) == 59
+    )
+    again = decisions(cluster, AlterConfigs(tuple(altered(name) for name in named), validate_only=True))
+    assert records_of(again) == [] and {each.transaction for each in again} == {""}
+
+
+def altered(name: str) -> ConfigAlteration:
+    return ConfigAlteration(TOPIC_RESOURCE, name, (ConfigOperation(ConfigOperationKind.SET, "retention.ms", "5"),))
 
 
 def test_a_large_validation_writes_nothing() -> None:

@@ -382,6 +382,16 @@ def test_a_full_disk_inside_of_it_costs_the_leadership() -> None:
     assert replayed(lone.node).image == lone.node.state.committed
 
 
+def test_a_large_validation_is_not_remembered() -> None:
+    """It writes nothing at all, and no outcome of its id: the same id may be used for the request itself."""
+    lone = started()
+    end = lone.node.log.end
+    reply_to = submit(lone, replace(LARGE, validate_only=True), identity())
+    settle(lone)
+    assert isinstance(lone.answers[reply_to], CreateTopicsReply)
+    assert lone.node.log.end == end
+
+
 def test_growth_is_a_transaction_too() -> None:
     """The topic has its old number of partitions until the end."""
     lone = started()
