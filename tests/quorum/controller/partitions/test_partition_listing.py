@@ -129,6 +129,46 @@ def test_counts_and_lists_mean_the_same(seed: int) -> None:
     assert counts.preferred_imbalanced == listed[PartitionCondition.NOT_PREFERRED_LEADER]
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_what_changes_between_two_pages_moves_nothing_else(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics come, go and are made anew, partitions get better and worse. A partition that is there and passes in every image
+    is listed once, and no partition is listed twice."""
+    dice = random.Random(seed)
+    monkeypatch.setattr(partition_listing, "PARTITIONS_LOOKED_AT_MAX", 60)
+    image, wanted, place = any_image(dice), PartitionFilter((PartitionCondition.UNDER_REPLICATED,)), None
+    always = _identified(image, twin(image, wanted))
+    listed: list[tuple[bytes, int]] = []
+    for new_id in range(100, 1_000):
+        page = list_partitions(image, wanted, place, dice.choice((1, 5, 40)))
+        always &= _identified(image, twin(image, wanted))
+        listed += [(each.topic_id, each.description.record.partition) for each in page.partitions]
+        place = page.next_place
+        if place is None:
+            break
+        image = _changed(dice, image, new_id)
+    assert place is None
+    assert len(listed) == len(set(listed))
+    assert always <= set(listed)
+
+
+def _identified(image: MetadataImage, found: Found) -> set[tuple[bytes, int]]:
+    return {(image.topic_ids[name], number) for name, number in found}
+
+
+def _changed(dice: random.Random, image: MetadataImage, new_id: int) -> MetadataImage:
+    name = f"t-{dice.randint(1, 40)}"
+    topic = image.topic(name)
+    if topic is None:
+        return after(image, Topic(name, topic_id(new_id)), _any_partition(dice, new_id, 0))
+    if dice.random() < 0.3:
+        return after(image, RemoveTopic(name, topic.topic_id))
+    number = dice.randrange(topic.partition_count)
+    record = topic.partition(number)
+    assert record is not None
+    isr = tuple(dice.sample(record.replicas, dice.randint(1, len(record.replicas))))
+    return after(image, PartitionChange(topic.topic_id, number, isr=isr, leader=isr[0]))
+
+
 def three_topics() -> MetadataImage:
     records: list[object] = [RegisterBroker(each, bytes(16), (), (), None, False, False, ()) for each in (1, 2, 3)]
     for number in (1, 2, 3):
