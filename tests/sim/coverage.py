@@ -82,6 +82,7 @@ _HAPPENINGS = (
     "broker fenced by hand",
     "broker drained",
     "mode of a broker ended",
+    "config set under a policy",
     "led by a drained broker, because no other can",
     "leader relieved by a replica that came in sync",
     "broker unregistered",

@@ -10,6 +10,7 @@ from quorum.controller.controller import ControllerConfig
 from quorum.core.protocol.config import RaftConfig
 from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.policy import MarkPolicy, RetentionPolicy
+from tests.sim.rules import rules
 
 UNLIMITED_BYTES = 1 << 30
 
@@ -97,6 +98,8 @@ class Options(NamedTuple):
     """How often a client asks for reassignments instead of doing something else."""
     mode_chance: float = 0.0
     """How often a client fences or drains a broker, or ends that, instead of doing something else."""
+    policy_partitions_max: int = 0
+    """How many partitions the controllers' policy allows a topic, beside its rules for configs; 0: there is no policy."""
 
     keeps_elr: bool = False
     """The cluster keeps eligible leader replicas (M13)."""
@@ -134,6 +137,7 @@ class Options(NamedTuple):
                 one_batch_records_max=self.transaction_slice,
                 transaction_timeout_ms=self.transaction_timeout_ms,
                 request_outcomes_max=self.outcomes_max,
+                policy=rules(self.policy_partitions_max),
                 auto_leader_rebalance=self.balance_every_ms > 0,
                 leader_imbalance_check_interval_ms=self.balance_every_ms or 300_000,
                 leader_imbalance_percentage=self.imbalance_percentage,
@@ -344,6 +348,14 @@ def _features(drawn: Options, rng: random.Random) -> Options:
     )
 
 
+def _policies(drawn: Options, rng: random.Random) -> Options:
+    """The controllers have rules about topics and configs, which clients do not know. In the other runs everything is allowed.
+    Where the end is slow links, clients must write much."""
+    if not drawn.brokers or drawn.slow_links_at_the_end or rng.random() >= 0.3:
+        return drawn
+    return drawn._replace(policy_partitions_max=rng.choice((3, 6)))
+
+
 _LATER: Final = (
     _rot,
     _splits,
@@ -355,5 +367,6 @@ _LATER: Final = (
     _modes,
     _eligible_leaders,
     _features,
+    _policies,
 )
 """One step after the other: a later one sees what the earlier ones have drawn."""

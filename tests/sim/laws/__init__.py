@@ -8,6 +8,7 @@
     modes       the modes that operators give to brokers                 M10
     eligible    eligible leader replicas, as far as metadata can show    M13
     features    levels of features, up and down                          M14 - M16
+    policies    the controllers' rules about topics and configs          M12
     proposals   the ISR proposals granted to leaders of partitions       M2, M4, M5
     brokers     answers to brokers, and how long brokers may serve       F1 - F7, M2, M8, the lease
     requests    requests done once, remembered, and forgotten            C3
@@ -39,6 +40,7 @@ from tests.sim.laws.eligible import EligibleLaws
 from tests.sim.laws.features import FeatureLaws
 from tests.sim.laws.metadata import MetadataLaws
 from tests.sim.laws.modes import ModeLaws
+from tests.sim.laws.policies import PolicyLaws
 from tests.sim.laws.proposals import ProposalLaws
 from tests.sim.laws.quorum import QuorumLaws
 from tests.sim.laws.requests import RequestLaws
@@ -75,6 +77,7 @@ class Laws:
         self.modes = ModeLaws(coverage)
         self.eligible = EligibleLaws(coverage)
         self.features = FeatureLaws(self.history, coverage)
+        self.policies = PolicyLaws(options.policy_partitions_max, coverage)
         self.proposals = ProposalLaws(coverage)
         self.requests = RequestLaws()
         self.clients = ClientLaws(self.history, self.metadata)
@@ -125,6 +128,7 @@ class Laws:
             self.modes.committed(step)
             self.eligible.committed(step)
             self.features.committed(step)
+            self.policies.committed(step)
             self.proposals.committed(step)
             self.requests.committed(step)
             self.clients.committed()
