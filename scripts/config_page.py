@@ -55,8 +55,8 @@ SET_BY: Final = {
 these keys in its own configuration. `quorumctl brokers describe` shows the keys that were set.
 """,
 }
-USES: Final = """The controllers store these values. They use `min.insync.replicas` for health counts and
-`unclean.leader.election.enable` for elections; your data plane uses the other values.
+USES: Final = """The controllers store these values. They use `min.insync.replicas` for health counts and eligible
+leader replicas, and `unclean.leader.election.enable` for elections; your data plane uses the other values.
 """
 
 

@@ -3,9 +3,9 @@
 A key that Kafka 4 has (in TopicConfig, LogConfig or the dynamic part of KafkaConfig) has Kafka's name and default here, and in
 most cases Kafka's range: for example `segment.bytes` begins at 14 here, and at 1 MiB in Kafka 4. Other keys are metaquorum's own.
 
-The controllers store the values. They use `min.insync.replicas` for counts of partitions (`partitions.partition_counts`) and
-`unclean.leader.election.enable` for elections (`partitions.partition_changes`); your data plane uses the other values. A value of
-a broker key is for one broker or for all:
+The controllers store the values. They use `min.insync.replicas` for counts of partitions (`partitions.partition_counts`) and for
+eligible leader replicas, and `unclean.leader.election.enable` for elections (`partitions.election_rules`); your data plane uses
+the other values. A value of a broker key is for one broker or for all:
 
     resource "7"   num.io.threads = 16     broker 7 has 16 threads
     resource ""    num.io.threads = 12     the default of all brokers: each other broker has 12 threads
