@@ -1,4 +1,4 @@
-"""After the faults: what is healthy must come together, whatever becomes of the rest (L1 to L4, L7 to L10).
+"""After the faults: what is healthy must come together, whatever becomes of the rest (L1 to L4, L7 to L11).
 
 Either everything heals, or only a majority of the controllers does. The others are down or cut off, and the majority must
 do its work without them. Then they come and go, heard but deaf or hearing but mute, and must not cost the majority its
@@ -13,6 +13,7 @@ from metadata_log.format.partition_state import ISR, LEADER
 from metadata_log.format.records import RegisterBroker
 from tests.sim.balance import Balance
 from tests.sim.laws import LawBroken, hold
+from tests.sim.moves import Moves
 from tests.sim.picture import describe
 from tests.sim.slow_links import SlowLinks
 
@@ -56,6 +57,8 @@ class Healing:
             self._settle(cluster.controllers)
         if cluster.options.balance_every_ms:
             Balance(cluster).run()
+        if cluster.options.reassign_chance:
+            Moves(cluster).run()
         if cluster.options.slow_links_at_the_end:
             SlowLinks(cluster).run()
 

@@ -32,6 +32,7 @@ from tests.sim.laws import (
     snapshots,
     story,
 )
+from tests.sim.moves import Moves
 from tests.sim.mutants import MUTANTS, put_in
 from tests.sim.mutants.patching import Mutant, patched
 from tests.sim.nodes.controllers import SimController
@@ -192,6 +193,7 @@ def test_the_page_of_laws_names_what_there_is() -> None:
         "Laws": Laws,
         "SlowLinks": SlowLinks,
         "Balance": Balance,
+        "Moves": Moves,
     }
     checked = 0
     for law, _, checks, mutants in laws:

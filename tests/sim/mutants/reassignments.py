@@ -6,7 +6,7 @@ from metadata_log.format.partition_state import REPLICAS, NodeIds, PartitionStat
 from metadata_log.format.records import PartitionChange
 from quorum.controller.partitions import partition_changes, reassignments
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
-from quorum.controller.partitions.target_replicas import Assignment, target_of
+from quorum.controller.partitions.target_replicas import Assignment, finished, target_of
 from tests.sim.mutants.patching import Mutant, patched
 
 _build = PartitionChangeBuilder.build
@@ -16,6 +16,10 @@ def _any_in_sync(assignment: Assignment, isr: NodeIds) -> Assignment | None:
     replicas, removing, adding = assignment
     target = tuple(each for each in replicas if each not in removing)
     return Assignment(target) if (removing or adding) and any(each in isr for each in target) else None
+
+
+def _only_without_adding(assignment: Assignment, isr: NodeIds) -> Assignment | None:
+    return None if assignment.adding else finished(assignment, isr)
 
 
 def _from_all_replicas(state: PartitionState, target: NodeIds) -> Assignment:
@@ -35,6 +39,10 @@ REASSIGNMENTS: dict[str, Mutant] = {
     "reassigned-too-early": Mutant(
         "the former replicas are removed when one replica of the target is in sync, and others are not",
         lambda: patched(partition_changes, "finished", _any_in_sync),
+    ),
+    "never-reassigned": Mutant(
+        "no reassignment that adds a replica is ever finished",
+        lambda: patched(partition_changes, "finished", _only_without_adding),
     ),
     "former-replicas-forgotten": Mutant(
         "a second request takes the replicas on the way for the former ones, and a cancellation leads to them",
