@@ -79,13 +79,15 @@ class RetryingClient(SimClient):
             self.cluster.coverage["acknowledged write"] += 1
             request.answer = answer
             request.on_answer(answer, request.floor)
-        elif self._is_done(request.answer) and self._is_done(answer):
+        elif self._is_done(request, request.answer) and self._is_done(request, answer):
             self.cluster.coverage["answered again"] += 1
             self.cluster.laws.clients.same_answer(request.answer, answer)
 
     @staticmethod
-    def _is_done(answer: Answer) -> bool:
-        """What was refused is not remembered: the next copy may find another cluster."""
+    def _is_done(request: _Request, answer: Answer) -> bool:
+        """What was refused, or only validated, is not remembered: the next copy may find another cluster."""
+        if getattr(request.command, "validate_only", False):
+            return False
         results = getattr(answer, "results", ())
         return not results or any(result.error is ErrorCode.NONE for result in results)
 
