@@ -227,10 +227,11 @@ class MetadataLaws:
         if before[LEADER] != NO_LEADER and {before[LEADER], leader} <= set(after[ISR]):
             self._coverage["leader relieved by a replica that came in sync"] += 1
             return
-        if (before[ISR], before[ELR], before[LAST_KNOWN_ELR]) == ((), (), (leader,)):
+        safe = (*before[ISR], *before[ELR])
+        # The same change may take out the last eligible replica, because its broker has crashed.
+        if before[LAST_KNOWN_ELR] == (leader,) and not any(_is_active(step.before, each) for each in safe):
             self._coverage["last known leader elected"] += 1
             return
-        safe = (*before[ISR], *before[ELR])
         was_lost = before[LEADER] == NO_LEADER and not any(_is_active(step.before, each) for each in safe)
         hold(
             was_lost and topic in self._may_be_unclean,

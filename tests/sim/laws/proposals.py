@@ -38,9 +38,9 @@ class ProposalLaws:
         """The partitions, with their epochs, whose replicas changed too: a proposal has completed a reassignment."""
 
     def committed(self, step: Step) -> None:
-        """Notes the ISR changes of a newly committed batch."""
+        """Notes the ISR changes of a newly committed batch. A proposal that completes a reassignment may keep the ISR."""
         for record in step.records:
-            if not isinstance(record, PartitionChange) or record.isr is None:
+            if not isinstance(record, PartitionChange) or (record.isr is None and record.replicas is None):
                 continue
             topic = step.after.topic_by_id(record.topic_id)
             state = None if topic is None else topic.state(record.partition)
