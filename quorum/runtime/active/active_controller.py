@@ -149,7 +149,7 @@ class ActiveController:
     def take(self, event: ClientRequest, now_ms: int) -> None:
         """Takes a client's request while the node leads."""
         self._now_ms = now_ms
-        is_writing = self.on and self._transaction.is_open
+        is_writing = self.on and self._transaction.keeps_requests
         if self.on and (isinstance(event, Read) if is_writing else not self._waiting):
             self._begin_request(event)
         elif len(self._waiting) < WAITING_MAX:
@@ -329,9 +329,9 @@ class ActiveController:
         rest = self._transaction.take()
         if rest is not None:
             self._go_on_with_transaction(rest)
-        elif self._follow_ups and not self._transaction.is_open:
-            self._go_on(self._follow_ups.take())
-        if self._waiting and not self._transaction.is_open:
+        elif not self._transaction.is_open:
+            self._go_on_with_others()
+        if self._waiting and not self._transaction.keeps_requests:
             self._begin_some()
         applied = self._state.applied
         self.story.applied(applied)
@@ -342,6 +342,19 @@ class ActiveController:
             self._world.reply(deferred.reply_to, reply)
         if self._feed.settle(now_ms):
             self._mark_if_due(wall_ms)
+
+    def _go_on_with_others(self) -> None:
+        """Continues a long decision. After a transaction it also decides what has fallen due meanwhile, before requests."""
+        if self._transaction.owed_turns:
+            self._transaction.owed_turns -= 1
+        if self._follow_ups:
+            self._go_on(self._follow_ups.take())
+        elif self._transaction.owed_turns:
+            due = self._deciding.due(self._now_ms)
+            if due is None:
+                self._transaction.owed_turns = 0
+            else:
+                self._decide(FollowUp(due, None, self._now_ms + INTERNAL_DEADLINE_MS))
 
     def _begin_some(self) -> None:
         enough = self._log.end + BEGUN_RECORDS_PER_TURN_MAX
@@ -400,7 +413,7 @@ class ActiveController:
     def has_more_to_do(self) -> bool:
         if self._transaction.is_open:
             return self._transaction.rest is not None
-        return bool(self._follow_ups or self._waiting)
+        return bool(self._follow_ups or self._waiting or self._transaction.owed_turns)
 
     def next_deadline_ms(self) -> int | None:
         if not self.on:

@@ -14,18 +14,25 @@ So from the first slice to the last, the leader appends slices and control recor
     a session that ends, a due check    waits, for `transaction_timeout_ms` at most
     a snapshot mark                     waits, because no snapshot may be inside of a transaction
 
+After a transaction the work that has waited comes before the waiting requests: one of them may begin the next transaction, and a
+dead broker would keep its leaderships as long as large requests follow each other.
+
 A transaction that cannot be finished is aborted with one record, and its client hears that nothing was done. For example a slice
 is refused, or the time is over. If the leadership ends, the next active controller aborts the transaction before it decides
 anything. The client may then send the request again.
 """
 
 import contextlib
+from typing import Final
 
 from quorum.runtime.active.decisions import Deciding
 from quorum.runtime.active.waiting_room import FollowUp
 from quorum.runtime.image.state_machine import StateMachine
 from quorum.runtime.protocol.requests import Refused
 from quorum.runtime.protocol.tallies import Tallies
+
+OWED_TURNS_MAX: Final = 1_000
+"""Maximum number of turns after a transaction in which requests wait behind sessions that have ended, and the like."""
 
 
 class OpenDecision:
@@ -38,6 +45,8 @@ class OpenDecision:
         self._began_ms: int | None = None
         """When this controller began the transaction; None: it has begun none that is open."""
         self._has_just_begun = False
+        self.owed_turns = 0
+        """How many turns the work that has waited for the end of a transaction may still take, before requests are begun."""
         self.rest: FollowUp | None = None
         """The next slice. None although the transaction is open: it could not be aborted, and the leader resigns."""
 
@@ -45,6 +54,11 @@ class OpenDecision:
     def is_open(self) -> bool:
         """True if the log ends inside of a transaction."""
         return self._state.transaction is not None
+
+    @property
+    def keeps_requests(self) -> bool:
+        """True if requests wait: for the end of the transaction, or for the work that has waited for its end."""
+        return self.owed_turns > 0 or self.is_open
 
     def go_on_with(self, rest: FollowUp, now_ms: int) -> None:
         """Takes the next slice. The log has records of the request, but nothing is done before the end."""
@@ -58,6 +72,7 @@ class OpenDecision:
         """Notes that the last slice is appended."""
         if self._began_ms is not None:
             self._began_ms = None
+            self.owed_turns = OWED_TURNS_MAX
             self._tallies.transactions.add(1, "ended")
 
     def take(self) -> FollowUp | None:
@@ -79,6 +94,8 @@ class OpenDecision:
 
         Raises DecisionFailed: the leader must resign.
         """
+        if self._began_ms is not None:
+            self.owed_turns = OWED_TURNS_MAX
         self.rest = self._began_ms = None
         with contextlib.suppress(Refused):
             self._deciding.abort(reason, now_ms)
@@ -86,5 +103,5 @@ class OpenDecision:
 
     def drop(self) -> FollowUp | None:
         """Returns the rest, because the leadership has ended: the next active controller aborts the transaction."""
-        rest, self.rest, self._began_ms = self.rest, None, None
+        rest, self.rest, self._began_ms, self.owed_turns = self.rest, None, None, 0
         return rest

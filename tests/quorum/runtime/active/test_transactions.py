@@ -250,15 +250,18 @@ def test_a_session_that_ends_meanwhile_ends_after_it() -> None:
     begin = lone.node.log.end
     lone.now_ms += CONFIG.controller.session_timeout_ms - 1
     submit(lone, LARGE)
+    more = submit(lone, CreateTopics((NewTopic("more", 40, 1),)))
     lone.now_ms += 2
     lone.turn()
     assert lone.node.state.transaction is not None
     settle(lone)
-    lone.turn()
-    settle(lone)
     assert lone.node.state.committed.brokers[7].fenced
     types = written(lone.node, begin)
     assert types[:4] == [BeginTransaction, Topic, Partition, EndTransaction]
+    assert more in lone.answers, (
+        "it waited, and was decided after the fencing: no broker was left to lead its partitions"
+    )
+    assert lone.node.state.committed.topic("more") is None
 
 
 def test_a_transaction_that_takes_too_long_is_aborted() -> None:
