@@ -276,6 +276,8 @@ class SimBroker:
                 self.store.close()
                 self.disk.kill()
                 gave_up = reason.startswith("not registered within")  # a long outage, from its very start on
+                # The level rose while the registration of an old release was on its way.
+                gave_up |= "UNSUPPORTED_VERSION" in reason and self._release.was_overtaken()
                 hold(code == 0 or gave_up, "L7 BrokersLive", f"{self.name} gives up: {reason}")
                 self.cluster.coverage["broker gave up" if gave_up else "broker stopped"] += 1
 

@@ -27,6 +27,13 @@ class Release:
             self._upgrade()
         return OLD if self._is_old else SUPPORTED
 
+    def was_overtaken(self) -> bool:
+        """True if the node is of an old release, and the cluster needs a newer one. Then the node is upgraded."""
+        is_overtaken = self._is_old and self._cluster.laws.history.image.metadata_version > 1
+        if is_overtaken:
+            self._upgrade()
+        return is_overtaken
+
     def restarted(self) -> None:
         """A restart may be an upgrade."""
         if self._is_old and self._dice.random() < UPGRADE_CHANCE:

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from quorum.controller.partitions.partition_health import partition_health
+from quorum.controller.protocol.config import ControllerConfig
 from tests.quorum.controller.cluster import Cluster
 
 
@@ -42,7 +43,7 @@ def test_an_empty_cluster_has_no_trouble() -> None:
 @pytest.mark.slow
 def test_ninety_thousand_partitions_take_a_moment() -> None:
     """About 0.1 us each, and on a thread: a million are a tenth of a second in which heartbeats are heard."""
-    cluster = Cluster(3)
+    cluster = Cluster(3, config=ControllerConfig(one_batch_records_max=9_100))
     for number in range(10):
         cluster.create(f"t{number}", 9_000, 3)
     began_s = time.process_time()
