@@ -14,7 +14,8 @@ no replica in its ISR can lead. A partition whose election is refused does not c
 check of `balancing` finds that the preferred broker leads too little.
 
 The controller decides a request slice by slice, each slice one batch, so that no turn is long. If another controller becomes
-active between two slices, the client sends the request again; partitions that were done get ELECTION_NOT_NEEDED.
+active between two slices, the client sends the request again. Partitions that were done get ELECTION_NOT_NEEDED, if nobody has
+changed their leaders meanwhile.
 """
 
 from metadata_log.format.errors import ErrorCode

@@ -16,7 +16,8 @@ a leader is refused (INVALID_REPLICA_ASSIGNMENT).
 above that is refused with THROTTLING_QUOTA_EXCEEDED, and the client asks again when others are finished. Nothing waits in the
 controller.
 
-The controller decides a request slice by slice, each slice one batch, so that no turn is long.
+The controller decides a request slice by slice, each slice one batch, so that no turn is long. If another controller becomes
+active between two slices, the slices that are written stay, and a repeated request is decided as a new one.
 """
 
 from collections import Counter

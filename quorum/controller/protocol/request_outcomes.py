@@ -1,8 +1,9 @@
 """Requests with ids take effect exactly once: the log remembers each request beside its effect (Raft 6.3).
 
 A client that gets no answer does not know the fate of its request, and may send the request again with the same id. The last
-batch of the decision ends with a `RequestOutcome`. So the effect and its memory are committed together or not at all, and both
-survive a new leader, a restart and a snapshot.
+batch of the decision ends with a `RequestOutcome`. So the effect of one batch or one transaction and its memory are committed
+together or not at all, and both survive a new leader, a restart and a snapshot. If a leader dies between two batches of another
+decision (`elections`, `reassignments`), the next leader decides the repetition as a new request.
 
     known id, same payload and principal    the first answer again, with its first offset
     known id, other payload or principal    INVALID_REQUEST: two requests share one id

@@ -188,8 +188,6 @@ class ActiveController:
         self._now_ms = now_ms
         if self._transaction.is_open:
             raise Refused(ErrorCode.NOT_READY, "a transaction is open; nothing was done, register again in a moment")
-        if self._transaction.is_open:
-            raise Refused(ErrorCode.NOT_READY, "this controller writes a large request; nothing was done, try again")
         self._deciding.decide(command, now_ms)
 
     def _submit(self, asked: FollowUp) -> None:

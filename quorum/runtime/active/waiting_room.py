@@ -236,7 +236,12 @@ class FollowUp(NamedTuple):
 
 
 class FollowUps:
-    """The decisions that take several batches, and the repeated requests that wait for such a decision. A turn continues one."""
+    """The decisions that take several batches, and the repeated requests that wait for such a decision. A turn continues one.
+
+    A repeated request takes no turn before the decision with its id has ended. Counter-example, if the requests took turns alike:
+    a client repeats its request once a turn. After 10 turns, 10 copies wait, and the next slice is 11 turns away. In these turns
+    11 more copies arrive, so the slice after that is 22 turns away, and the decision hardly ends.
+    """
 
     def __init__(self) -> None:
         self._queue: deque[FollowUp] = deque()
@@ -248,7 +253,13 @@ class FollowUps:
         self._queue.append(follow_up)
 
     def take(self) -> FollowUp:
-        return self._queue.popleft()
+        """Returns and removes the oldest that need not wait for another. There is one."""
+        deciding = self._deciding()
+        while (oldest := self._queue.popleft()).identity and not oldest.is_begun:
+            if oldest.identity.request_id not in deciding:
+                break
+            self._queue.append(oldest)
+        return oldest
 
     def drain(self) -> Iterator[FollowUp]:
         while self._queue:
@@ -256,7 +267,7 @@ class FollowUps:
 
     def is_deciding(self, request_id: Uuid) -> bool:
         """True if the request with this id is begun, and its last batch is not written yet."""
-        return any(
-            each.is_begun and each.identity is not None and each.identity.request_id == request_id
-            for each in self._queue
-        )
+        return request_id in self._deciding()
+
+    def _deciding(self) -> set[Uuid]:
+        return {each.identity.request_id for each in self._queue if each.is_begun and each.identity is not None}
