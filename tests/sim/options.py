@@ -336,7 +336,8 @@ def _eligible_leaders(drawn: Options, rng: random.Random) -> Options:
 
 
 def _features(drawn: Options, rng: random.Random) -> Options:
-    """Levels of features rise and fall, and some nodes are of an older release for a while."""
+    """Levels of features rise and fall, and some nodes are of an older release for a while. Small slices are many batches,
+    for which a slow link has no room."""
     if rng.random() >= 0.5:
         return drawn
     level = 2 if drawn.keeps_elr else rng.choice((1, 1, 2))
@@ -344,7 +345,7 @@ def _features(drawn: Options, rng: random.Random) -> Options:
         bootstrap_level=level,
         feature_change_chance=rng.choice((0.02, 0.1)),
         old_release_chance=rng.choice((0.0, 0.3, 0.7)) if level == 1 else 0.0,
-        slice_partitions=rng.choice((2, 10_000)),
+        slice_partitions=10_000 if drawn.slow_links_at_the_end else rng.choice((2, 10_000)),
     )
 
 
