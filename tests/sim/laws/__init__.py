@@ -93,7 +93,8 @@ class Laws:
             case Read(reply_to, _):
                 self.quorum.following.read_taken(controller, reply_to, now_ms)
             case Submission(command, _, _, RequestIdentity() as identity):
-                self.requests.asked(command, identity)
+                assert controller.node is not None
+                self.requests.asked(command, identity, controller.node.core.epoch)
             case BrokerFetch(fetch, _):
                 self.brokers.about_to_take(controller, fetch, now_ms)
             case _:

@@ -9,15 +9,24 @@ Example:
     1. The outcome at offset 40 has just been forgotten: the horizon is 41.
     2. Client 1 had seen offset 40 when it first sent a request. This request may be the forgotten one: it is refused.
     3. Client 2 had seen offset 41 when it first sent a request. This request must not be refused.
+
+A decision in several batches is judged by the horizon at its beginning. The leader decides then that the request is new, and a
+repetition waits for the end. So the request stays new, although other requests may be done and forgotten in between. Example:
+
+    1. Client 1 has seen offset 60. It asks leader 1 to drain broker 7. The horizon is 41, and leader 1 appends the first slice.
+    2. Leader 1 does other requests between the slices: the horizon is 70. The last slice, with the outcome, is right.
+    3. Leader 1 dies before the last slice, and client 1 asks leader 2. Leader 2 must refuse the request: 60 is below 70.
 """
 
 from typing import TYPE_CHECKING
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import Offset, Uuid
+from metadata_log.format.ids import Epoch, Offset, Uuid
 from metadata_log.format.records import RequestOutcome, Topic
-from quorum.controller.protocol.commands import Command, CreateTopics
+from quorum.controller.protocol.commands import Command, CreateTopics, FenceBroker
 from quorum.controller.protocol.election_commands import ElectLeaders
+from quorum.controller.protocol.feature_commands import UpdateFeatures
+from quorum.controller.protocol.mode_commands import DrainBroker
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.protocol.requests import Refused
@@ -28,8 +37,8 @@ from tests.sim.laws.broken import hold
 if TYPE_CHECKING:
     from tests.sim.nodes.controllers import SimController
 
-SLICED = (ElectLeaders, AlterPartitionReassignments)
-"""Commands that may take several batches."""
+SLICED = (ElectLeaders, AlterPartitionReassignments, FenceBroker, DrainBroker, UpdateFeatures)
+"""Commands with steps between which the leader decides other requests. Between the slices of a transaction it decides none."""
 
 
 class RequestLaws:
@@ -44,17 +53,16 @@ class RequestLaws:
         """The minimum horizon: one past the newest forgotten outcome."""
         self._seen: dict[Uuid, Offset] = {}
         """By request: the offset seen by the client when it first sent the request."""
-        self._began: dict[Uuid, Offset] = {}
-        """By request that may be done in several batches: the minimum horizon when it first arrived. The decision that it is new
-        falls with its first batch, and its outcome is in the last one."""
+        self._began: dict[Uuid, dict[Epoch, Offset]] = {}
+        """By request that may be done in several steps, and epoch: the minimum horizon when the request first arrived."""
         self._creating: dict[str, Uuid] = {}
         """By topic created by one request at most: the request."""
 
-    def asked(self, command: Command, identity: RequestIdentity) -> None:
-        """Notes a request with an id at a controller."""
+    def asked(self, command: Command, identity: RequestIdentity, epoch: Epoch) -> None:
+        """Notes a request with an id at a controller, which is in `epoch`."""
         self._seen[identity.request_id] = identity.client_high_watermark
         if isinstance(command, SLICED):
-            self._began.setdefault(identity.request_id, self._forgotten_below)
+            self._began.setdefault(identity.request_id, {}).setdefault(epoch, self._forgotten_below)
         if isinstance(command, CreateTopics):
             self._creating |= {topic.name: identity.request_id for topic in command.topics}
 
@@ -81,17 +89,23 @@ class RequestLaws:
                     f"topic {record.name} was created, and that is not remembered with it",
                 )
         if done is not None:
-            self._check_done(done, step.end - 1)
+            self._check_done(done, step.end - 1, step.batch.epoch)
             self._forget(step)
 
-    def _check_done(self, request_id: Uuid, at: Offset) -> None:
+    def _check_done(self, request_id: Uuid, at: Offset, epoch: Epoch) -> None:
         request, seen = f"request {request_id.hex()}", self._seen[request_id]
         hold(request_id not in self._done, "C3 ExactlyOnce", f"{request} was done again at {at}")
-        known = seen >= min(self._forgotten_below, self._began.get(request_id, self._forgotten_below))
-        text = f"{request} was done at {at}; its client had seen {seen}, and it may be below {self._forgotten_below}"
-        hold(known, "C3 NobodyKnows", text)
+        horizon = self._horizon_at_begin(request_id, epoch)
+        text = f"{request} was done at {at}; its client had seen {seen}, and it may be below {horizon}"
+        hold(seen >= horizon, "C3 NobodyKnows", text)
         self._done.add(request_id)
         self._remembered[request_id] = at
+
+    def _horizon_at_begin(self, request_id: Uuid, epoch: Epoch) -> Offset:
+        """The minimum horizon when the leader of `epoch` began the request. A node may be elected in the turn that takes the
+        request, so the request may have arrived in an earlier epoch."""
+        began = {each: below for each, below in self._began.get(request_id, {}).items() if each <= epoch}
+        return began[max(began)] if began else self._forgotten_below
 
     def _forget(self, step: Step) -> None:
         for request_id in [each for each in self._remembered if step.after.request_outcome(each) is None]:

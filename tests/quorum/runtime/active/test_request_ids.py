@@ -5,6 +5,7 @@ import pytest
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId
 from metadata_log.format.records import BROKER_RESOURCE, NoOp
+from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.commands import (
     AlterConfigs,
     AlterConfigsReply,
@@ -182,6 +183,44 @@ def test_a_decision_in_several_batches_is_remembered_with_the_last_one(monkeypat
     assert isinstance(told, FenceBrokerReply)
     assert answer(lone, second) == told
     assert told.offset == lone.node.log.shape.end
+
+
+def test_a_decision_in_several_batches_outlives_the_memory_of_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log remembers two requests here, and forgets two while a fencing goes on. The fencing is new at its first batch. Nobody
+    else can have done it since, so it ends, once, and its repetition is told the same. When it is forgotten, too, a repetition is
+    refused."""
+    lone = started(config=NodeConfig(controller=ControllerConfig(request_outcomes_max=2)))
+    steps = [Decision((NoOp(),), FenceBrokerReply(), then=FenceBroker(7)) for _ in range(12)]
+    steps.append(Decision((NoOp(),), FenceBrokerReply(broker_id=7)))
+    decide = lone.node.active.controller.decide
+
+    def step(image: MetadataImage, command: Command, *times: int) -> Decision:
+        if not isinstance(command, FenceBroker):
+            return decide(image, command, *times)
+        return steps.pop(0)
+
+    def new(number: int) -> RequestIdentity:
+        return identity(number)._replace(client_high_watermark=lone.node.log.shape.end)
+
+    monkeypatch.setattr(lone.node.active.controller, "decide", step)
+    asked = new(1)
+    first = send(lone, FenceBroker(7), asked)
+    second = send(lone, FenceBroker(7), asked)
+    others = [send(lone, set_to(str(number)), new(number)) for number in (2, 3, 4, 5)]
+    assert steps and lone.node.state.proposed.request_horizon > asked.client_high_watermark
+    while steps:
+        lone.turn()
+
+    told = answer(lone, first)
+    assert isinstance(told, FenceBrokerReply) and answer(lone, second) == told
+    assert not steps and all(isinstance(answer(lone, other), AlterConfigsReply) for other in others)
+    assert answer(lone, send(lone, FenceBroker(7), asked)) == told
+
+    for number in (6, 7):
+        answer(lone, send(lone, set_to(str(number)), new(number)))
+    end = lone.node.log.shape.end
+    assert refusal(lone, send(lone, FenceBroker(7), asked)) is ErrorCode.REQUEST_ID_EXPIRED
+    assert lone.node.log.shape.end == end
 
 
 def test_the_largest_decision_leaves_room_for_its_outcome(monkeypatch: pytest.MonkeyPatch) -> None:

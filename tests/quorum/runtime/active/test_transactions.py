@@ -74,9 +74,9 @@ LARGE = CreateTopics((NewTopic("large", 40, 1),))
 """Eleven slices: the topic with its first four partitions, nine times four partitions, and the end."""
 
 
-def started(disk: MemoryDirectory | None = None) -> LoneNode:
+def started(disk: MemoryDirectory | None = None, config: NodeConfig = CONFIG) -> LoneNode:
     """An active controller of one voter, with broker 7 online."""
-    lone = LoneNode(disk or formatted_disk(voters_of([1])), CONFIG)
+    lone = LoneNode(disk or formatted_disk(voters_of([1])), config)
     lone.run_until_idle()
     while lone.node.has_more_to_do:
         lone.turn()
@@ -213,6 +213,25 @@ def test_every_other_decision_waits_until_it_is_over() -> None:
     assert isinstance(lone.answers[other], AlterConfigsReply)
     assert isinstance(lone.answers[marked], SnapshotMarked)
     assert written(lone.node, begin) == [BeginTransaction, Topic, Partition, EndTransaction, Config, SnapshotMark]
+
+
+def test_a_waiting_request_is_looked_up_after_the_transaction() -> None:
+    """A waiting repetition of the large request gets the first answer. The outcome of the large request may replace the one by
+    which a waiting request was known, and then this request is refused."""
+    config = CONFIG._replace(controller=CONFIG.controller._replace(request_outcomes_max=1))
+    lone = started(config=config)
+    old = submit(lone, a_config("1"), identity(1))
+    settle(lone)
+    assert isinstance(lone.answers[old], AlterConfigsReply)
+    asked = identity(2)._replace(client_high_watermark=lone.node.log.end)
+    large = submit(lone, LARGE, asked)
+    repeated = submit(lone, LARGE, asked)
+    expired = submit(lone, a_config("1"), identity(1))
+    assert repeated not in lone.answers and expired not in lone.answers
+    settle(lone)
+    assert isinstance(lone.answers[large], CreateTopicsReply)
+    assert lone.answers[repeated] == lone.answers[large]
+    assert refused_with(lone.answers[expired])[0] is ErrorCode.REQUEST_ID_EXPIRED
 
 
 def test_a_waiting_request_keeps_its_deadline() -> None:
