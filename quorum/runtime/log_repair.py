@@ -83,7 +83,8 @@ class LogRepair:
 
     def _seen(self) -> repair.Seen:
         may_load = not self._core.is_loading_snapshot and not self._snapshotter.is_busy
-        return repair.Seen(self._log.damage, self._log.shape.snapshot, who_may_help(self._core), may_load)
+        core = self._core
+        return repair.Seen(self._log.damage, self._log.shape.snapshot, core.epoch, who_may_help(core), may_load)
 
     # --- effects of the repair -------------------------------------------------------------------------------------
 

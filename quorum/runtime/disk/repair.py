@@ -35,6 +35,10 @@ The promises of the node, its acknowledgements and votes, stay true:
       committed history (log matching), so no acknowledgement of them counts. The log begins anew at E, as after a snapshot of
       the leader.
 
+*A snapshot of a later epoch than the node's waits*, because a node has no record of an epoch that its election file lacks.
+Example: node 2 was down from epoch 1 to epoch 4, and starts with damage. Voter 3 offers a snapshot of epoch 3. Node 2 uses it in
+a later round, when a vote or a fetch has told node 2 of epoch 4.
+
 So the disk trust of the node (`quorum.core.protocol.disk_trust`) does not change: a repaired range is never a lost end.
 """
 
@@ -45,7 +49,7 @@ from typing import NamedTuple, TypeAlias, assert_never
 
 from metadata_log.format.batch import Batch, verify_chain
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NodeId, OffsetAndEpoch, ReplicaKey
+from metadata_log.format.ids import Epoch, NodeId, OffsetAndEpoch, ReplicaKey
 from metadata_log.store.damage import DamagedRange
 from quorum.core.protocol.messages import ReadLogRequest, ReadLogResponse, ReadSnapshotRequest, ReadSnapshotResponse
 from quorum.runtime.disk.peer_reads import READ_BYTES_MAX
@@ -63,6 +67,8 @@ class Seen(NamedTuple):
     damage: Sequence[DamagedRange]
     snapshot: OffsetAndEpoch | None
     """The node's own newest snapshot."""
+    epoch: Epoch
+    """The node's durable epoch."""
     others: Sequence[NodeId]
     """The controllers that may have the lost records."""
     may_load: bool
@@ -277,8 +283,9 @@ class Repair:
         if response.error is not ErrorCode.NONE or not self._take(response.batches, damaged):
             self._answered += 1
             self._too_old += response.log_start > damaged.start
-            if response.snapshot is not None and response.snapshot.offset > damaged.start:
-                self._offers[source] = response.snapshot
+            offer = response.snapshot
+            if offer is not None and offer.offset > damaged.start and offer.epoch <= seen.epoch:
+                self._offers[source] = offer
             return self._pass_over(seen, now_ms)
         self._rounds = 0
         self._begin_round()

@@ -49,11 +49,13 @@ class DamagedNode:
         damaged_at: int | None = SEGMENT_HEADER_BYTES + 90,
         voters: Voters | None = None,
         config: NodeConfig = CONFIG,
+        epoch: int = LAST_EPOCH,
     ) -> None:
+        """`epoch`: the epoch that the node knows."""
         self.disk = formatted_disk(VOTERS)
         self.metadata = self.disk.subdirectory(LOG_DIRECTORY)
         self.given: list[ReadSnapshotRequest] = []
-        election_file.save(self.disk, ElectionState(LAST_EPOCH, None, None))
+        election_file.save(self.disk, ElectionState(epoch, None, None))
         log = Log.open(self.metadata, chain=genesis(CLUSTER_ID, VOTERS), config=config.log)
         for i in range(20):
             records = [voters] if voters is not None and i == 2 else [Topic(f"topic-{i}", (i + 1).to_bytes(16, "big"))]

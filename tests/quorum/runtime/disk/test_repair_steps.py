@@ -36,7 +36,7 @@ def lost_range() -> tuple[DamagedRange, Log]:
 
 
 DAMAGED, LOG = lost_range()
-SEEN = Seen((DAMAGED,), None, (2, 3), may_load=True)
+SEEN = Seen((DAMAGED,), None, 1, (2, 3), may_load=True)
 
 
 def asked(repair: Repair, seen: Seen, now_ms: int) -> ReadLogRequest:
@@ -132,3 +132,23 @@ def test_a_lone_voter_has_its_own_snapshot_only() -> None:
     for now_ms in range(0, 5 * REST_MS, REST_MS):
         assert repair.step(alone, Tick(), now_ms) is None
     assert repair.step(alone._replace(snapshot=SNAPSHOT), Tick(), 5 * REST_MS) == Load(SNAPSHOT, is_own=True)
+
+
+def test_a_snapshot_of_a_later_epoch_waits_until_the_node_knows_the_epoch() -> None:
+    """1. The node comes back in epoch 1, and the voters offer a snapshot of epoch 3: the log would have records of an epoch that
+    the election file does not have (R4). 2. A fetch has told the node of epoch 4: the snapshot is used."""
+    repair, now_ms = Repair(ME), 0
+    newer = OffsetAndEpoch(20, 3)
+    for epoch in (1, 4):
+        seen = SEEN._replace(epoch=epoch)
+        for source in (2, 3):
+            repair.step(seen, BatchesReceived(source, asked(repair, seen, now_ms), too_old(newer)), now_ms)
+        now_ms += REST_MS
+        if epoch == 1:
+            assert isinstance(repair.step(seen, Tick(), now_ms), Ask), "a new round, for batches"
+            repair.step(seen, ReadFailed(repair._asked), now_ms)  # type: ignore[arg-type]
+            asked_3 = repair.step(seen, Tick(), now_ms)
+            assert isinstance(asked_3, Ask)
+            repair.step(seen, ReadFailed(asked_3.request), now_ms)
+            now_ms += REST_MS
+    assert repair.step(SEEN._replace(epoch=4), Tick(), now_ms) == FetchPiece(3, newer)

@@ -107,7 +107,7 @@ def test_a_snapshot_that_ends_within_the_damage_leaves_the_rest_to_be_mended(res
 
 def test_what_contradicts_the_snapshot_is_given_up() -> None:
     """Another epoch below its end: what this node has from there on was never committed, and never will be."""
-    it = DamagedNode(IN_THE_MIDDLE)
+    it = DamagedNode(IN_THE_MIDDLE, epoch=LAST_EPOCH + 1)
     node = it.lone.node
     right = it.snapshot_at(19)
     end = OffsetAndEpoch(19, LAST_EPOCH + 1)
