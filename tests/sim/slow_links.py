@@ -10,8 +10,10 @@ that left in the last moment of that time asks for a large piece and then waits 
 over too, by the slowest clock. Example: with 10 s of belief, fetches of 666 + 333 ms and clocks that lose 4 %, the quiet lasts
 11.5 s after the last answer.
 
-The law excepts a link that becomes slow under a fetch that waits. The broker loses that fetch, for which a session has room. But
-then a simulated broker asks any controller, perhaps the dead one twice, where a real broker asks all of them in turn.
+The law excepts a link that becomes slow under a fetch that waits. The broker loses that fetch, for which a session has room.
+
+A broker that loses its controller asks all controllers in turn, as a real broker does. Counter-example: a snapshot is deleted
+while broker 101 downloads it. Broker 101 asks any controller, four times the dead one, and its session ends.
 
 A slow link carries a smallest piece in a quarter of a request's timeout: 256 kbit/s for pieces of 4 KiB and 500 ms.
 """

@@ -48,7 +48,8 @@ class ProposalLaws:
                 place = record.topic_id, record.partition, state[PARTITION_EPOCH]
                 if record.replicas is not None or record.adding_replicas is not None:
                     self._reassigned.add(place)
-                self._epochs[place] = {each: step.after.brokers[each].broker_epoch for each in state[ISR]}
+                members = (step.after.brokers.get(each) for each in state[ISR])
+                self._epochs[place] = {each.broker_id: each.broker_epoch for each in members if each is not None}
 
     def answered(self, command: AlterPartition, reply: AlterPartitionReply) -> None:
         """Checks an answer to a leader's proposals."""

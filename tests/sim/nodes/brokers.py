@@ -98,6 +98,7 @@ class SimBroker:
         self.clock = Clock(lambda: cluster.now_ms, self._rng, cluster.options.clock_drift)
         self._timer = 0
         self._release = Release(cluster, self.name)
+        self._turn = 0
         self._target: SimController = cluster.controllers[0]
         self._asleep: list[Input] = []
 
@@ -121,7 +122,8 @@ class SimBroker:
         self.clock.reboot()
         self._release.restarted()
         self.incarnation_id = self._rng.randbytes(16)
-        self._target = self._rng.choice(self.cluster.controllers)
+        self._turn = self._rng.randrange(len(self.cluster.controllers))
+        self._target = self.cluster.controllers[self._turn]
         self.session = Session(self.cluster.options.session_config(), self._rng)
         self.guarded(self._start)
 
@@ -284,8 +286,9 @@ class SimBroker:
     def _find(self, leader: LeaderHint | None) -> None:
         if leader is not None and leader.leader_id is not None:
             self._target = self.cluster.controller(leader.leader_id)
-        else:
-            self._target = self._rng.choice(self.cluster.controllers)
+        else:  # the next one, as `broker_agent.client` does
+            self._turn = (self._turn + 1) % len(self.cluster.controllers)
+            self._target = self.cluster.controllers[self._turn]
 
     def _apply(self, effect: ApplyBatches) -> Input:
         try:

@@ -224,6 +224,22 @@ def test_an_unclean_election_prefers_a_replica_that_is_not_new(cluster: Cluster)
     assert state(cluster)[3:] == ((1,), 1)
 
 
+def test_a_proposal_that_finishes_a_reassignment_may_leave_the_isr_as_it_was(cluster: Cluster) -> None:
+    """1. The target is broker 1 alone, and the ISR is broker 0. 2. Broker 0 is fenced, and broker 1 is elected uncleanly. The
+    reassignment waits. 3. Broker 1 proposes the ISR 1,2. 4. Now the target is in sync, so broker 2 is removed. The ISR is 1, as
+    before: the record has no ISR, and the answer has the new epochs."""
+    in_sync(cluster, 0)
+    reassign(cluster, (1,))
+    cluster.contact(0, wants_fence=True)
+    cluster.ask(ElectLeaders((TopicPartition("t", 0),), ElectionType.UNCLEAN), ElectLeadersReply)
+    assert state(cluster) == ((1, 0, 2), (), (0, 2), (1,), 1)
+    before = cluster.partitions("t")[0]
+    done = in_sync(cluster, 1, 2)
+    assert (done.error, done.isr, done.leader_id) == (ErrorCode.NONE, (1,), 1)
+    assert (done.leader_epoch, done.partition_epoch) == (before.leader_epoch + 1, before.partition_epoch + 1)
+    assert state(cluster) == ((1,), (), (), (1,), 1)
+
+
 def test_a_new_controller_finishes_what_waits_for_an_active_replica(cluster: Cluster) -> None:
     """1. Broker 2 is being fenced, and the target is 2 alone: nobody of the target may lead. 2. The controller is replaced before
     the fencing is done, and broker 2 stays. 3. The new controller's look over all partitions finishes the reassignment."""
