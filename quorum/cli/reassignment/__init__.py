@@ -1,1 +1,1 @@
-"""`quorumctl partitions reassign` and `rebalance`: plans, and what carries them out."""
+"""`quorumctl partitions reassign` and `rebalance`: plans, and the code that carries a plan out."""

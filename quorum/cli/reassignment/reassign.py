@@ -96,7 +96,7 @@ def run_plan(
     keep: bool = False,
     wait_s: float | None = None,
 ) -> None:
-    """Carries out a plan, and prints what became of it."""
+    """Carries out a plan, and prints the result for each partition."""
 
     async def work(client: AdminClient) -> Outcome:
         return await carry_out(client, plan, wait_s=wait_s, dry_run=dry_run, allow_replication_factor_change=not keep)

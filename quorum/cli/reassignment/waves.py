@@ -35,7 +35,7 @@ _pause: Final = asyncio.sleep
 
 @dataclass
 class Outcome:
-    """What became of each partition of a plan."""
+    """The result for each partition of a plan."""
 
     begun: dict[Place, admin_pb2.ReassignmentResult] = field(default_factory=dict)
     waiting: dict[Place, admin_pb2.ReassignmentResult] = field(default_factory=dict)
