@@ -55,11 +55,11 @@ async def test_impossible_partition_counts(cluster: Cluster, partitions: int) ->
 
 
 async def test_too_many_partitions_in_one_request(cluster: Cluster) -> None:
-    """20,000 in one topic, or in two: the text names the limit, and neither topic is created."""
-    halves = [admin_pb2.NewTopic(name=f"half-{i}", partitions=10_000, replication_factor=1) for i in (1, 2)]
-    whole = [admin_pb2.NewTopic(name="whole", partitions=20_000, replication_factor=1)]
+    """2,000,000 in one topic, or in two: the text names the limit, and neither topic is created."""
+    halves = [admin_pb2.NewTopic(name=f"half-{i}", partitions=1_000_000, replication_factor=1) for i in (1, 2)]
+    whole = [admin_pb2.NewTopic(name="whole", partitions=2_000_000, replication_factor=1)]
     for topics in (halves, whole):
-        with pytest.raises(AdminError, match="asks for 20,000 partitions; at most 10,000 are allowed") as refused:
+        with pytest.raises(AdminError, match="asks for 2,000,000 partitions; at most 1,000,000 are allowed") as refused:
             await cluster.client.create_topics(topics)
         assert refused.value.code is ErrorCode.POLICY_VIOLATION
 
@@ -111,7 +111,7 @@ async def test_a_client_of_another_cluster(cluster: Cluster) -> None:
     [
         (("topics", "create", "a b"), 1, "has the character ' '"),
         (("topics", "create", "orders", "--partitions", "0"), 2, "0 is not in the range 1<=x<="),
-        (("topics", "create", "orders", "--partitions", "20000"), 1, "at most 10,000"),
+        (("topics", "create", "orders", "--partitions", "2000000"), 1, "at most 1,000,000"),
         (("topics", "create", "orders", "--replication-factor", "9"), 1, "only 3 brokers are registered"),
         (("topics", "describe", "nowhere"), 3, "nowhere"),
         (("topics", "delete", "nowhere"), 3, "nowhere"),
