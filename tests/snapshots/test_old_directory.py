@@ -14,7 +14,6 @@ from metadata_log.disk.files import RealDirectory
 from metadata_log.format.batch import verify_chain
 from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
 from metadata_log.format.records import NoOp, Partition
-from metadata_log.image.replay import Replay
 from metadata_log.store.log import Log
 from metadata_log.store.segment import unpack_header
 from quorum.core.protocol.effects import ElectionState
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
 ARCHIVE = Path(__file__).parents[1] / "golden" / "controller-before-wide-epochs.zip"
 CHAIN = bytes.fromhex("96b31ea24b905aa40a9e7fb0b660bf08e00c685ed10c7072159b2cc51798bf12")
+DIGEST = bytes.fromhex("9ec526683c52546a4c9f93f2dcf973598194546dd4216e076c32e884414f138d")
 ENDS = (OffsetAndEpoch(344, 3), OffsetAndEpoch(566, 5))
 
 
@@ -99,7 +99,4 @@ def test_spark_compacts_it_to_its_own_snapshot(spark: "SparkSession", old: Path,
     assert {(each.isr, each.elr) for each in then - now if isinstance(each, Partition)} == {((), ())}
     assert {(each.isr, each.elr) for each in now - then if isinstance(each, Partition)} == {((0,), ())}
     assert len(then - now) == len(now - then) == 1
-    log, replay = opened(old), Replay()
-    replay.apply(log.read(0, 1 << 20))
-    log.close()
-    assert compact(spark, str(old), 739, out.path_text).digest == replay.image.digest_bytes
+    assert compact(spark, str(old), 739, out.path_text).digest == DIGEST
