@@ -12,19 +12,19 @@ from quorum.cli.options import Options, global_options, merged
 from quorum.cli.version import print_version
 
 _COMMANDS = {
-    "brokers": "quorum.cli.commands.brokers:brokers",
+    "brokers": "quorum.cli.commands.brokers.brokers:brokers",
     "cluster": "quorum.cli.commands.cluster:cluster",
     "configs": "quorum.cli.commands.configs:configs",
     "dev": "quorum.cli.commands.dev:dev",
     "features": "quorum.cli.commands.features:features",
-    "health": "quorum.cli.commands.health:health",
+    "health": "quorum.cli.commands.health.health:health",
     "leaders": "quorum.cli.commands.leaders:leaders",
-    "log": "quorum.cli.commands.log:log",
-    "partitions": "quorum.cli.commands.partitions:partitions",
-    "quorum": "quorum.cli.commands.quorum:quorum",
+    "log": "quorum.cli.commands.log.log:log",
+    "partitions": "quorum.cli.commands.partitions.partitions:partitions",
+    "quorum": "quorum.cli.commands.quorum.quorum:quorum",
     "snapshot": "quorum.cli.commands.snapshot:snapshot",
     "storage": "quorum.cli.commands.storage:storage",
-    "topics": "quorum.cli.commands.topics:topics",
+    "topics": "quorum.cli.commands.topics.topics:topics",
     "version": "quorum.cli.version:version",
 }
 

@@ -32,9 +32,9 @@ from quorum.controller.features.bootstrap import bootstrap_features
 from quorum.controller.features.controllers import register_controller
 from quorum.controller.features.updates import update_features
 from quorum.controller.partitions.alter_partition import alter_partitions
-from quorum.controller.partitions.balancing import Balancing
-from quorum.controller.partitions.elections import elect_leaders
-from quorum.controller.partitions.reassignments import alter_reassignments
+from quorum.controller.partitions.leadership.balancing import Balancing
+from quorum.controller.partitions.leadership.elections import elect_leaders
+from quorum.controller.partitions.reassignment.reassignments import alter_reassignments
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AlterConfigs,

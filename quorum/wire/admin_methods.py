@@ -15,9 +15,9 @@ from quorum_rpc.v1 import admin_pb2
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset
 from quorum.controller import views
-from quorum.controller.ongoing_reassignments import ongoing_reassignments
-from quorum.controller.partitions.partition_health import partition_health
-from quorum.controller.partitions.partition_listing import PartitionFilter, TopicPlace, list_partitions
+from quorum.controller.partitions.listing.ongoing_reassignments import ongoing_reassignments
+from quorum.controller.partitions.listing.partition_health import partition_health
+from quorum.controller.partitions.listing.partition_listing import PartitionFilter, TopicPlace, list_partitions
 from quorum.controller.protocol.commands import Command, FenceBroker, UnregisterBroker
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode, Mode
 from quorum.controller.topics.described_configs import EFFECTIVE_PAGE_MAX, RESOURCES_PAGE_MAX, describe_configs

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.contact import BrokerState, shown_state
-from quorum.controller.partitions.partition_counts import PartitionCounter, PartitionCounts
+from quorum.controller.partitions.listing.partition_counts import PartitionCounter, PartitionCounts
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import Refused
 

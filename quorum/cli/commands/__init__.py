@@ -1,1 +1,1 @@
-"""One file per group of `quorumctl` commands, and the views they print."""
+"""The groups of `quorumctl` commands: a group is a file, and a room if one file is not enough."""

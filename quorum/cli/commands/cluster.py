@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from quorum.cli.commands.replicas import best_answer
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
+from quorum.cli.replicas import best_answer
 from quorum.wire.words import endpoint_text, optional, state_text
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""`quorumctl partitions reassign` and `rebalance`: plans, and the code that carries a plan out."""
+"""Plans for the replicas of partitions, and the code that carries a plan out."""

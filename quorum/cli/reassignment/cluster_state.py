@@ -7,7 +7,14 @@ from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from quorum.cli.errors import EXIT_NOT_FOUND, CliError
-from quorum.controller.partitions.rebalancing import Assignments, Impossible, Place, PlannedBroker, Replicas, plan
+from quorum.controller.partitions.reassignment.rebalancing import (
+    Assignments,
+    Impossible,
+    Place,
+    PlannedBroker,
+    Replicas,
+    plan,
+)
 
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2

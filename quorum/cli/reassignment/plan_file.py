@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from quorum.controller.partitions.rebalancing import Assignments, Place, Replicas
+from quorum.controller.partitions.reassignment.rebalancing import Assignments, Place, Replicas
 
 FILE_BYTES_MAX: Final = 256 << 20
 """Maximum size of a plan's file: two million partitions with three replicas each have half of it."""

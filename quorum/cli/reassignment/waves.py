@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
 
     from metaquorum import AdminClient
-    from quorum.controller.partitions.rebalancing import Place, Replicas
+    from quorum.controller.partitions.reassignment.rebalancing import Place, Replicas
 
 REQUEST_PARTITIONS_MAX: Final = 1_000
 _PAUSE_S: Final = 0.5

@@ -24,7 +24,7 @@ from metadata_log.format.partition_state import LEADER
 from metadata_log.format.records import RECOVERING, PartitionChange
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerViews
-from quorum.controller.partitions.reassignments import finished_story
+from quorum.controller.partitions.reassignment.reassignments import finished_story
 from quorum.controller.partitions.replica_moves import elected_from_elr
 from quorum.controller.partitions.target_replicas import is_reassigning
 from quorum.controller.partitions.walks import PartitionWalk, Visited

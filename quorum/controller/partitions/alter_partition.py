@@ -30,7 +30,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.election_rules import ElectionRules
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
-from quorum.controller.partitions.reassignments import finished_story
+from quorum.controller.partitions.reassignment.reassignments import finished_story
 from quorum.controller.protocol.commands import (
     ANY_BROKER_EPOCH,
     AlterPartition,

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from quorum_rpc.v1 import admin_pb2
 
 from metadata_log.format.ids import NO_LEADER
-from quorum.controller.partitions.partition_conditions import PartitionCondition
-from quorum.controller.partitions.partition_health import Named, PartitionHealth
-from quorum.controller.partitions.partition_listing import PartitionDescription, PartitionFilter, PartitionPage
+from quorum.controller.partitions.listing.partition_conditions import PartitionCondition
+from quorum.controller.partitions.listing.partition_health import Named, PartitionHealth
+from quorum.controller.partitions.listing.partition_listing import PartitionDescription, PartitionFilter, PartitionPage
 from quorum.controller.protocol.mode_commands import Mode
 from quorum.controller.topics.described_configs import DescribedConfig, DescribedResource
 from quorum.controller.views import (

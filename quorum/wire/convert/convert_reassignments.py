@@ -5,7 +5,7 @@ from quorum_rpc.v1 import admin_pb2
 from metadata_log.format.ids import Offset
 from metadata_log.format.partition_state import ADDING, ISR, REMOVING, REPLICAS
 from metadata_log.format.topic_names import topic_name_problem
-from quorum.controller.ongoing_reassignments import OngoingPage
+from quorum.controller.partitions.listing.ongoing_reassignments import OngoingPage
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from quorum_rpc.v1 import client_pb2
 
 from metadata_log.format.ids import ZERO_UUID
-from quorum.controller.partitions.partition_listing import TopicPlace
+from quorum.controller.partitions.listing.partition_listing import TopicPlace
 from quorum.wire.convert.errors import BadMessage
 
 _DIGITS_MAX: Final = 10

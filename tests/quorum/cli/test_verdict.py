@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from quorum.cli.commands.verdict import notes, pending, reasons
+from quorum.cli.commands.health.verdict import notes, pending, reasons
 
 FULL = [{"code": "disk_full", "text": "the disk is full", "blocks_ready": True}]
 

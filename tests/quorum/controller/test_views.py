@@ -5,7 +5,7 @@ import random
 from metadata_log.format.errors import ErrorCode
 from quorum.controller.brokers.contact import BrokerState
 from quorum.controller.controller import Controller
-from quorum.controller.partitions.partition_listing import TopicPlace
+from quorum.controller.partitions.listing.partition_listing import TopicPlace
 from quorum.controller.protocol.commands import (
     NewTopic,
 )

@@ -8,7 +8,7 @@ from metadata_log.image import delta
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.features import support, updates
 from quorum.controller.features.losses import Found
-from quorum.controller.partitions import reassignments
+from quorum.controller.partitions.reassignment import reassignments
 from quorum.controller.protocol.commands import RegisterControllerCommand
 from quorum.controller.protocol.feature_commands import LookedAt
 from quorum.runtime.active.active_controller import ActiveController

@@ -3,9 +3,9 @@
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId
 from metadata_log.format.partition_state import ISR, LEADER, REPLICAS, PartitionState
-from quorum.controller.partitions import balancing, elections
-from quorum.controller.partitions.balancing import Balancing
 from quorum.controller.partitions.broker_view import BrokerView
+from quorum.controller.partitions.leadership import balancing, elections
+from quorum.controller.partitions.leadership.balancing import Balancing
 from quorum.controller.protocol.topic_rules import Rejected
 from tests.sim.mutants.patching import Mutant, patched
 

@@ -4,8 +4,9 @@ from typing import Any
 
 from metadata_log.format.partition_state import REPLICAS, NodeIds, PartitionState
 from metadata_log.format.records import PartitionChange
-from quorum.controller.partitions import partition_changes, reassignments
+from quorum.controller.partitions import partition_changes
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
+from quorum.controller.partitions.reassignment import reassignments
 from quorum.controller.partitions.target_replicas import Assignment, finished, target_of
 from tests.sim.mutants.patching import Mutant, patched
 

@@ -15,7 +15,7 @@ from metadata_log.format.records import (
 )
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.metadata_image import MetadataImage, Provenance
-from quorum.controller.partitions.partition_counts import PartitionCounter, PartitionCounts
+from quorum.controller.partitions.listing.partition_counts import PartitionCounter, PartitionCounts
 
 
 def after(image: MetadataImage, *records: object) -> MetadataImage:

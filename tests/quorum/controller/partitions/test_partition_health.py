@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from quorum.controller.partitions.partition_health import partition_health
+from quorum.controller.partitions.listing.partition_health import partition_health
 from quorum.controller.protocol.config import ControllerConfig
 from tests.quorum.controller.cluster import Cluster
 

@@ -17,11 +17,11 @@ from metadata_log.format.records import (
     Topic,
 )
 from metadata_log.image.metadata_image import MetadataImage
-from quorum.controller.partitions import partition_listing
-from quorum.controller.partitions.partition_conditions import PartitionCondition
-from quorum.controller.partitions.partition_counts import PartitionCounter
-from quorum.controller.partitions.partition_health import partition_health
-from quorum.controller.partitions.partition_listing import (
+from quorum.controller.partitions.listing import partition_listing
+from quorum.controller.partitions.listing.partition_conditions import PartitionCondition
+from quorum.controller.partitions.listing.partition_counts import PartitionCounter
+from quorum.controller.partitions.listing.partition_health import partition_health
+from quorum.controller.partitions.listing.partition_listing import (
     PartitionFilter,
     PartitionListing,
     TopicPlace,

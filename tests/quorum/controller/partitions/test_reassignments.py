@@ -6,8 +6,8 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, NodeId
 from metadata_log.format.records import TOPIC_RESOURCE, PartitionChange
 from metadata_log.image.metadata_image import evolved
-from quorum.controller.partitions.partition_counts import PartitionCounter
-from quorum.controller.partitions.partition_health import partition_health
+from quorum.controller.partitions.listing.partition_counts import PartitionCounter
+from quorum.controller.partitions.listing.partition_health import partition_health
 from quorum.controller.protocol.commands import (
     AlterConfigs,
     AlterPartition,

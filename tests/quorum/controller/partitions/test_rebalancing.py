@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metadata_log.format.ids import NodeId
-from quorum.controller.partitions.rebalancing import Impossible, Place, PlannedBroker, Replicas, plan
+from quorum.controller.partitions.reassignment.rebalancing import Impossible, Place, PlannedBroker, Replicas, plan
 
 Cluster = tuple[tuple[PlannedBroker, ...], dict[Place, Replicas]]
 

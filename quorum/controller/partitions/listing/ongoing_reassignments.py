@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from metadata_log.format.partition_state import PartitionState
 from metadata_log.image.metadata_image import MetadataImage
-from quorum.controller.partitions.partition_listing import TopicPlace
+from quorum.controller.partitions.listing.partition_listing import TopicPlace
 
 REASSIGNMENTS_PAGE_MAX: Final = 1_000
 """Maximum number of partitions in one page, also if a client wants more."""

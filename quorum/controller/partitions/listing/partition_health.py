@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from metadata_log.format.partition_state import ISR, REPLICAS, PartitionState
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
-from quorum.controller.partitions.partition_conditions import is_unavailable, is_under_replicated
+from quorum.controller.partitions.listing.partition_conditions import is_unavailable, is_under_replicated
 
 NAMED_MAX: Final = 1_000
 """How many partitions of each kind are named at most."""

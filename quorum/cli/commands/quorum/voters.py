@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from metadata_log.format.errors import ErrorCode
-from quorum.cli.commands.replicas import best_answer, is_leaders
 from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_TIMEOUT, EXIT_UNHEALTHY, EXIT_USAGE, CliError
 from quorum.cli.node_argument import NodeCommand
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
+from quorum.cli.replicas import best_answer, is_leaders
 from quorum.wire.words import endpoint_text, optional
 
 if TYPE_CHECKING:

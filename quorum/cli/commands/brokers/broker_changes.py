@@ -18,16 +18,16 @@ import click
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import MODE_REASON_CHARS_MAX
+from quorum.cli.commands.partitions.reassign import WAIT
 from quorum.cli.errors import EXIT_OK, EXIT_UNHEALTHY, EXIT_USAGE, CliError, exit_code_of, of_admin_error
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
-from quorum.cli.reassignment.reassign import WAIT
 from quorum.wire.words import state_text
 
 if TYPE_CHECKING:
     from metaquorum import AdminClient, AdminError
     from quorum.cli.reassignment.waves import Outcome
-    from quorum.controller.partitions.rebalancing import Place, Replicas
+    from quorum.controller.partitions.reassignment.rebalancing import Place, Replicas
 
 _RESULTS: Final = (Column("ID", "broker_id"), Column("RESULT", "result"))
 _DRAINS: Final = (*_RESULTS, Column("LEADS", "led_partitions"), Column("REPLICAS", "replicas"))

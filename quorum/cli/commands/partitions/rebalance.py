@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
+from quorum.cli.commands.partitions.reassign import MOVES, WAIT, run_plan
 from quorum.cli.errors import EXIT_NOT_FOUND, EXIT_USAGE, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
 from quorum.cli.reassignment.cluster_state import broker_lines, load, planned, replica_moves
 from quorum.cli.reassignment.plan_file import plan_document
-from quorum.cli.reassignment.reassign import MOVES, WAIT, run_plan
 
 _BROKER = click.IntRange(0, (1 << 31) - 1)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from metaquorum import AdminClient
-    from quorum.controller.partitions.rebalancing import Place, Replicas
+    from quorum.controller.partitions.reassignment.rebalancing import Place, Replicas
 
 _PLACE: Final = (Column("TOPIC", "topic"), Column("PARTITION", "partition"))
 _OUTCOME: Final = (

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from quorum.cli.commands.recover import recover
-from quorum.cli.commands.replicas import SILENT, answer_and_problems, best_answer, is_leaders, no_leader_text
-from quorum.cli.commands.voters import add_voter, can_restart, remove_voter, transfer_leader
+from quorum.cli.commands.quorum.recover import recover
+from quorum.cli.commands.quorum.voters import add_voter, can_restart, remove_voter, transfer_leader
 from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
+from quorum.cli.replicas import SILENT, answer_and_problems, best_answer, is_leaders, no_leader_text
 from quorum.wire.words import endpoint_text, id_text, optional
 
 if TYPE_CHECKING:

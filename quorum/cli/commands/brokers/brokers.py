@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from quorum.cli.commands.broker_changes import drain, fence, undrain, unfence, unregister
+from quorum.cli.commands.brokers.broker_changes import drain, fence, undrain, unfence, unregister
 from quorum.cli.errors import EXIT_NOT_FOUND, EXIT_UNHEALTHY, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from quorum.cli.commands import verdict
-from quorum.cli.commands.replicas import SILENT, Heard, hear_all, is_leaders
+from quorum.cli.commands.health import verdict
 from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
+from quorum.cli.replicas import SILENT, Heard, hear_all, is_leaders
 from quorum.wire.words import counted, endpoint_text, id_text, optional, problems_in, state_text
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ INT32_MAX: Final = (1 << 31) - 1
 
 
 _COMMANDS: Final = {
-    "reassign": "quorum.cli.reassignment.reassign:reassign",
-    "rebalance": "quorum.cli.reassignment.rebalance:rebalance",
+    "reassign": "quorum.cli.commands.partitions.reassign:reassign",
+    "rebalance": "quorum.cli.commands.partitions.rebalance:rebalance",
 }
 
 

@@ -76,7 +76,7 @@ def dump(options: Options, paths: tuple[Path, ...], print_data: bool, from_offse
 
 
 def _rows(paths: tuple[Path, ...], with_records: bool) -> Iterator[dict[str, Any]]:
-    from quorum.cli.commands.log_files import files_of, rows_of
+    from quorum.cli.commands.log.log_files import files_of, rows_of
 
     for path in paths:
         try:

@@ -162,7 +162,7 @@ def alter(
 
     Configs are changed first. A topic whose configs are refused gets no partitions.
     """
-    from quorum.cli.topic_changes import TopicChanges, alter_topics
+    from quorum.cli.commands.topics.topic_changes import TopicChanges, alter_topics
 
     if partitions is None and assignment is not None:
         raise CliError("--replica-assignment is for new partitions: name --partitions too", EXIT_USAGE)

@@ -21,7 +21,7 @@ from metadata_log.format.records import Partition
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import CHUNK_PARTITIONS, TopicImage
 from quorum.controller.partitions.election_rules import min_isr_of
-from quorum.controller.partitions.partition_conditions import CONDITIONS, PartitionCondition
+from quorum.controller.partitions.listing.partition_conditions import CONDITIONS, PartitionCondition
 
 ROWS_PAGE_MAX: Final = 1_000
 """Maximum number of partitions in one page, also if a client wants more."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from metadata_log.format.records import NO_DATA_PLANE
-from quorum.cli.commands.replicas import SILENT, no_leader_text
+from quorum.cli.replicas import SILENT, no_leader_text
 from quorum.wire.words import counted
 
 BEHIND_MS_MAX: Final = 10_000

@@ -24,7 +24,7 @@ from metadata_log.format.partition_state import REPLICAS
 from metadata_log.format.records import PartitionChange
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerView, BrokerViews
-from quorum.controller.partitions.elections import may_return_to_preferred
+from quorum.controller.partitions.leadership.elections import may_return_to_preferred
 from quorum.controller.partitions.walks import PartitionWalk, Visited
 from quorum.controller.protocol.commands import FollowUpReply
 from quorum.controller.protocol.config import ControllerConfig

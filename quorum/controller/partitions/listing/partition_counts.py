@@ -18,7 +18,7 @@ from metadata_log.format.partition_state import ISR, REPLICAS
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.partitions.election_rules import min_isr_of
-from quorum.controller.partitions.partition_conditions import (
+from quorum.controller.partitions.listing.partition_conditions import (
     is_led_by_preferred,
     is_unavailable,
     is_under_min_isr,

@@ -1,0 +1,1 @@
+"""Leaders on request, and leaders that return by themselves to the preferred replicas."""

@@ -1,0 +1,1 @@
+"""Reads of all partitions: lists by condition, counts, and the reassignments in progress."""

@@ -1,0 +1,1 @@
+"""Replicas on other brokers: requests of operators, and plans that spread replicas evenly."""
