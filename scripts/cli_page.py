@@ -31,7 +31,7 @@ $ quorumctl -C 10.0.0.1:9001 health --output json
 | 2 | wrong usage |
 | 3 | not found |
 | 4 | conflict: it exists already, or has changed meanwhile |
-| 5 | no answer, or no leader; a change may have been made: look before you repeat it |
+| 5 | no answer, no leader, or not in time; a change may have been made: look before you repeat it |
 | 10 | answered, and the cluster or node is unhealthy |
 
 Errors are text on stderr, also with `-o json`: one line, or the usage for code 2. The text is for people and may change, so a
@@ -50,7 +50,7 @@ DAEMONS: Final = """
 | option | meaning |
 |---|---|
 | `--config FILE` | the YAML file; docs/configuration.md lists the keys |
-| `--set KEY=VALUE` | overrides one key of file and environment; may be given several times |
+| `--set KEY=VALUE` | overrides one key of file and environment; may be repeated |
 | `--version` | shows what is installed |
 
 | exit code | meaning |
@@ -100,8 +100,12 @@ def _help(command: click.Command) -> list[str]:
             if fenced and not line.strip():
                 lines.append("```")
                 fenced = False
-            lines.append(line.strip() if not fenced else line)
+            lines.append(line if fenced and not _is_example(line) else line.strip())
     return [*lines, *(["```"] if fenced else [])]
+
+
+def _is_example(line: str) -> bool:
+    return line.lstrip().startswith("$ ")
 
 
 def _options(command: click.Command, left_out: Collection[str | None]) -> list[str]:

@@ -20,7 +20,7 @@ EXIT_USAGE: Final = 2
 EXIT_NOT_FOUND: Final = 3
 EXIT_CONFLICT: Final = 4
 EXIT_TIMEOUT: Final = 5
-"""No controller answered, no controller leads, or the answer is missing."""
+"""No controller answered, no controller leads, or the time to wait is over."""
 EXIT_UNHEALTHY: Final = 10
 """The question was answered, and the answer is that something is wrong."""
 

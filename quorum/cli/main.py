@@ -1,5 +1,5 @@
-"""`quorumctl`: the operator's tool. Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not found, 4 conflict, 5 no answer or no
-leader, 10 asked and unhealthy."""
+"""`quorumctl`: the operator's tool. Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not found, 4 conflict, 5 no answer, no
+leader or not in time, 10 asked and unhealthy."""
 
 import sys
 from typing import Any
@@ -53,7 +53,7 @@ def cli(ctx: click.Context, /, **given: Any) -> None:
 
     \b
     Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not found, 4 conflict,
-    5 no answer or no leader, 10 asked and unhealthy.
+    5 no answer, no leader or not in time, 10 asked and unhealthy.
     """
     ctx.obj = merged(Options(), given, ctx)
 

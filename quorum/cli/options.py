@@ -40,13 +40,24 @@ class Options:
     bootstrap_server: str | None = None
     bootstrap_controller: str | None = None
     output: str = "table"
-    timeout_s: float = DEFAULT_TIMEOUT_S
+    timeout_s: float | None = None
+    """None: not given."""
     cacert: Path | None = None
     cert: Path | None = None
     key: Path | None = None
     local: bool | None = None
     from_environment: frozenset[str] = frozenset()
     """Names of the fields above whose values the environment gave: a flag takes the place of each."""
+
+    @property
+    def request_timeout_s(self) -> float:
+        """How long one question to the cluster may take."""
+        return DEFAULT_TIMEOUT_S if self.timeout_s is None else self.timeout_s
+
+    @property
+    def wait_s(self) -> float:
+        """How long a command with `--wait` waits. The default is no limit: the copies of a large broker take hours."""
+        return math.inf if self.timeout_s is None else self.timeout_s
 
     @property
     def endpoints(self) -> tuple[str, ...]:
@@ -99,7 +110,13 @@ _GLOBALS = (
         default=None,
         help="Read from the asked controller's own image, leader or not; the image may be old.",
     ),
-    click.option("--timeout", "timeout_s", type=Seconds(0.05, 3_600), metavar="SECONDS", help="Default: 10."),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        type=Seconds(0.05, 604_800),
+        metavar="SECONDS",
+        help="How long the question, or the wait of the command, may take. Default: 10, or as the command says.",
+    ),
 )
 
 
@@ -138,18 +155,22 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return update_wrapper(run, function)
 
 
-def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-    """Runs `work` with a client. A refusal of the cluster ends the command with one line and an exit code."""
+def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]], *, waits: bool = False) -> T:
+    """Runs `work` with a client. A refusal of the cluster ends the command with one line and an exit code.
+
+    `waits`: the work asks again and again until --timeout, so --timeout is no limit of one question.
+    """
     from metaquorum import AdminClient, AdminError
     from service_kit.rpc.dial import Dialer
     from service_kit.security.tls import TlsUnusable
 
     endpoints, tls = options.endpoints, _tls(options)
+    timeout_s = DEFAULT_TIMEOUT_S if waits else options.request_timeout_s
 
     async def run() -> T:
         async with (
             Dialer(tls) as dialer,
-            AdminClient(endpoints, timeout_s=options.timeout_s, dial=dialer, local=bool(options.local)) as client,
+            AdminClient(endpoints, timeout_s=timeout_s, dial=dialer, local=bool(options.local)) as client,
         ):
             client.on_delay = _tell_delay if sys.stderr.isatty() else None
             result = await work(client)

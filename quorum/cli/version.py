@@ -12,7 +12,11 @@ from service_kit.process.release import release, release_line
 @click.command()
 @command
 def version(options: Options) -> None:
-    """Shows what is installed."""
+    """Shows what is installed.
+
+    \b
+    $ quorumctl version
+    """
     document = {"version": release(), "python_version": platform.python_version()}
     emit(options.output, document, heading=[release_line()])
 

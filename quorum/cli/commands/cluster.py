@@ -35,7 +35,11 @@ def cluster() -> None:
 @cluster.command()
 @command
 def describe(options: Options) -> None:
-    """Shows the cluster's id, its controllers, and counts of brokers, topics and partitions."""
+    """Shows the cluster's id, its controllers, and counts of brokers, topics and partitions.
+
+    \b
+    $ quorumctl cluster describe
+    """
 
     async def work(client: AdminClient) -> dict[str, Any]:
         found, quorum = await client.describe_cluster(), await best_answer(client)
@@ -67,7 +71,11 @@ def describe(options: Options) -> None:
 @click.option("--include-fenced-brokers", is_flag=True, help="Also the brokers that are not online.")
 @command
 def list_endpoints(options: Options, include_fenced_brokers: bool) -> None:
-    """Lists the addresses of controllers and brokers."""
+    """Lists the addresses of controllers and brokers.
+
+    \b
+    $ quorumctl cluster list-endpoints --include-fenced-brokers
+    """
 
     async def work(client: AdminClient) -> list[dict[str, Any]]:
         brokers, quorum = [each async for each in client.brokers()], await best_answer(client)

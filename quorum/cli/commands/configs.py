@@ -17,6 +17,7 @@ from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
 from quorum.cli.pairs import pairs
+from quorum.cli.shared_options import DRY_RUN, ID
 
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
@@ -44,12 +45,12 @@ def _of_resources(function: Any) -> Any:
         click.option(
             "--broker",
             "broker_ids",
-            type=click.IntRange(0, (1 << 31) - 1),
+            type=ID,
             multiple=True,
             metavar="ID",
-            help="One broker.",
+            help="A broker; may be repeated.",
         ),
-        click.option("--topic", "topics", multiple=True, metavar="NAME", help="One topic; may be repeated."),
+        click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic; may be repeated."),
     ):
         function = option(function)
     return function
@@ -94,6 +95,9 @@ def describe(
 
     SOURCE is the level of the value: topic, broker, cluster (the default of all brokers), static (the active controller's
     configuration file) or default (built in). The value of an earlier level holds.
+
+    \b
+    $ quorumctl configs describe --topic orders --all
     """
     resources = _resources(topics, broker_ids, all_brokers)
 
@@ -156,9 +160,13 @@ def _shown(resource: admin_pb2.ConfigResource) -> str:
 @configs.command("set")
 @_of_resources
 @click.argument("values", nargs=-1, metavar="KEY=VALUE...")
-@click.option("--append", "appended", multiple=True, metavar="KEY=ITEM", help="Adds an item to a list.")
-@click.option("--subtract", "subtracted", multiple=True, metavar="KEY=ITEM", help="Removes an item from a list.")
-@click.option("--dry-run", is_flag=True, help="Check everything, and change nothing.")
+@click.option(
+    "--append", "appended", multiple=True, metavar="KEY=ITEM", help="Adds an item to a list; may be repeated."
+)
+@click.option(
+    "--subtract", "subtracted", multiple=True, metavar="KEY=ITEM", help="Removes an item from a list; may be repeated."
+)
+@DRY_RUN
 @command
 def set_(
     options: Options,
@@ -170,7 +178,11 @@ def set_(
     subtracted: tuple[str, ...],
     dry_run: bool,
 ) -> None:
-    """Sets configs, all keys of a resource together or none of them."""
+    """Sets configs, all keys of a resource together or none of them.
+
+    \b
+    $ quorumctl configs set retention.ms=86400000 --topic orders --topic payments
+    """
     from metaquorum import admin_pb2
 
     kinds = admin_pb2.ConfigOperation
@@ -187,7 +199,7 @@ def set_(
 @configs.command()
 @_of_resources
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
-@click.option("--dry-run", is_flag=True, help="Check everything, and change nothing.")
+@DRY_RUN
 @command
 def delete(
     options: Options,
@@ -197,7 +209,11 @@ def delete(
     keys: tuple[str, ...],
     dry_run: bool,
 ) -> None:
-    """Deletes configs: the values of the next level hold again. A key that is not set is no error."""
+    """Deletes configs: the values of the next level hold again. A key that is not set is no error.
+
+    \b
+    $ quorumctl configs delete retention.ms --topic orders
+    """
     from metaquorum import admin_pb2
 
     operations = [admin_pb2.ConfigOperation(kind=admin_pb2.ConfigOperation.DELETE, key=key) for key in keys]

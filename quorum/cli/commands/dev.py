@@ -26,6 +26,8 @@ _DIRECTORY = click.option(
     required=True,
     help="The cluster's directory.",
 )
+_WAIT = click.option("--wait", "wait_s", type=Seconds(0, 3_600), metavar="SECONDS", hidden=True)
+"""The name of --timeout in release 0.1.0."""
 _SIGNALS = ("KILL", "TERM", "INT", "STOP", "CONT", "HUP", "USR1")
 _COLUMNS = (
     Column("NAME", "name"),
@@ -47,25 +49,30 @@ def dev() -> None:
 
 @dev.command()
 @_DIRECTORY
-@click.option("--controllers", type=click.IntRange(1, 99), help="Default: 3.")
-@click.option("--brokers", type=click.IntRange(0, 99), help="Default: 3.")
-@click.option("--racks", type=click.IntRange(0, 99), help="Spread the brokers over so many racks.")
-@click.option("--base-port", type=click.IntRange(1, 65_000), help="Use ports from here on. Default: any free ones.")
+@click.option("--controllers", type=click.IntRange(1, 99), metavar="N", help="Default: 3.")
+@click.option("--brokers", type=click.IntRange(0, 99), metavar="N", help="Default: 3.")
+@click.option("--racks", type=click.IntRange(0, 99), metavar="N", help="Spread the brokers over so many racks.")
+@click.option(
+    "--base-port",
+    type=click.IntRange(1, 65_000),
+    metavar="PORT",
+    help="Use ports from here on. Default: any free ones.",
+)
 @click.option(
     "--set",
     "controller_settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A key of quorumd's config file, for all controllers, such as metrics.listener=127.0.0.1:0.",
+    help="A key of quorumd's config file, for all controllers, such as metrics.listener=127.0.0.1:0; may be repeated.",
 )
 @click.option(
     "--set-broker",
     "broker_settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A key of brokerd's config file, for all brokers.",
+    help="A key of brokerd's config file, for all brokers; may be repeated.",
 )
-@click.option("--wait", "wait_s", type=Seconds(1, 3_600), default=60.0, help="Seconds to become healthy. Default: 60.")
+@_WAIT
 @command
 def up(
     options: Options,
@@ -76,15 +83,18 @@ def up(
     base_port: int | None,
     controller_settings: tuple[str, ...],
     broker_settings: tuple[str, ...],
-    wait_s: float,
+    wait_s: float | None,
 ) -> None:
-    """Starts a cluster and waits for its health.
+    """Starts a cluster and waits for its health, at most for --timeout. Default: 60.
 
     A healthy cluster has a leader, and every broker is online.
 
     The first run makes the cluster; a later run starts the same cluster again, with the settings of the first run. A node with
     a wiped or unusable directory or configuration, or with a port that another process has, is left out if the other nodes can
     run without it; then the output names the way back, and the exit code is 10.
+
+    \b
+    $ quorumctl dev up --dir /tmp/mq --controllers 3 --brokers 3
     """
     from quorum.devcluster.cluster import DevCluster
     from quorum.devcluster.layout import CLUSTER_FILE
@@ -109,7 +119,7 @@ def up(
                 progress=_progress,
             )
         )
-    left_out = _run(cluster.up(wait_s))
+    left_out = _run(cluster.up(_limit_s(options, wait_s, 60)))
     _show(options, cluster)
     for name, why in left_out.items():
         click.echo(f"quorumctl: {name} was not started: {why}", err=True)
@@ -121,23 +131,32 @@ def up(
 @_DIRECTORY
 @command
 def status(options: Options, directory: Path) -> None:
-    """Shows every node. Exit code 10 if a node does not run, is paused or has a problem; the problem is shown above the table."""
+    """Shows every node. Exit code 10 if a node does not run, is paused or has a problem; the problem is shown above the table.
+
+    \b
+    $ quorumctl dev status --dir /tmp/mq
+    """
     if any(row["problem"] is not None for row in _show(options, _load(directory))):
         raise SystemExit(EXIT_UNHEALTHY)
 
 
 @dev.command()
 @_DIRECTORY
-@click.option("--wait", "wait_s", type=Seconds(0, 3_600), default=20.0, help="Seconds before SIGKILL. Default: 20.")
+@_WAIT
 @command
-def down(options: Options, directory: Path, wait_s: float) -> None:
-    """Stops all nodes, brokers first. Their files stay."""
+def down(options: Options, directory: Path, wait_s: float | None) -> None:
+    """Stops all nodes, brokers first. Their files stay. A node that runs after --timeout is killed. Default: 20.
+
+    \b
+    $ quorumctl dev down --dir /tmp/mq
+    """
+    limit_s = _limit_s(options, wait_s, 20)
     cluster = _load(directory)
     was_running = [node.name for node in cluster.running()]
-    killed = [node.name for node in _run(cluster.down(wait_s))]
+    killed = [node.name for node in _run(cluster.down(limit_s))]
     text = f"Stopped {len(was_running)} of {len(cluster.nodes)} nodes." if was_running else "Nothing was running."
     if killed:
-        text += f" Killed, because they did not stop within {wait_s:g} s: {', '.join(killed)}."
+        text += f" Killed, because they did not stop within {limit_s:g} s: {', '.join(killed)}."
     emit(options.output, {"stopped": was_running, "killed": killed}, heading=[text])
 
 
@@ -152,6 +171,9 @@ def kill(options: Options, directory: Path, node: str, name: str) -> None:
     """Sends a signal to one node (by name or id).
 
     STOP pauses the node, CONT lets the node go on.
+
+    \b
+    $ quorumctl dev kill controller-2 --dir /tmp/mq --signal stop
     """
     cluster = _load(directory)
     _guarded(lambda: cluster.kill(node, signal.Signals[f"SIG{name.upper()}"]))
@@ -166,16 +188,19 @@ def kill(options: Options, directory: Path, node: str, name: str) -> None:
 @dev.command()
 @_DIRECTORY
 @click.argument("node")
-@click.option("--wait", "wait_s", type=Seconds(0.1, 3_600), default=30.0, help="Seconds to listen. Default: 30.")
+@_WAIT
 @command
-def start(options: Options, directory: Path, node: str, wait_s: float) -> None:
-    """Starts one stopped node (by name or id), and waits until it listens.
+def start(options: Options, directory: Path, node: str, wait_s: float | None) -> None:
+    """Starts one stopped node (by name or id), and waits until it listens, at most for --timeout. Default: 30.
 
     Exit code 1, with the end of the node's log, if the process ends before that.
+
+    \b
+    $ quorumctl dev start controller-2 --dir /tmp/mq
     """
     cluster = _load(directory)
     pid = _guarded(lambda: cluster.start(node))
-    _run(cluster.wait_until_serving(node, wait_s))
+    _run(cluster.wait_until_serving(node, _limit_s(options, wait_s, 30)))
     name = cluster.node(node).name
     emit(options.output, {"node": name, "pid": pid}, heading=[f"Started {name}, process {pid}."])
 
@@ -183,18 +208,30 @@ def start(options: Options, directory: Path, node: str, wait_s: float) -> None:
 @dev.command()
 @_DIRECTORY
 @click.argument("node")
-@click.option("--wait", "wait_s", type=Seconds(0, 3_600), default=20.0, help="Seconds before SIGKILL. Default: 20.")
+@_WAIT
 @command
-def stop(options: Options, directory: Path, node: str, wait_s: float) -> None:
-    """Stops one node (by name or id) in order."""
+def stop(options: Options, directory: Path, node: str, wait_s: float | None) -> None:
+    """Stops one node (by name or id) in order. If the node runs after --timeout, it is killed. Default: 20.
+
+    \b
+    $ quorumctl dev stop controller-2 --dir /tmp/mq
+    """
+    limit_s = _limit_s(options, wait_s, 20)
     cluster = _load(directory)
     name = _guarded(lambda: cluster.node(node)).name
-    in_order = _run(cluster.stop(name, wait_s))
-    text = f"Stopped {name}." if in_order else f"Killed {name}: it did not stop within {wait_s:g} s."
+    in_order = _run(cluster.stop(name, limit_s))
+    text = f"Stopped {name}." if in_order else f"Killed {name}: it did not stop within {limit_s:g} s."
     emit(options.output, {"node": name, "in_order": in_order}, heading=[text])
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------
+
+
+def _limit_s(options: Options, wait_s: float | None, default_s: float) -> float:
+    """How long the command may take."""
+    if wait_s is not None:
+        return wait_s
+    return default_s if options.timeout_s is None else options.timeout_s
 
 
 def _progress(text: str) -> None:

@@ -15,6 +15,7 @@ from metadata_log.format.records import METADATA_VERSION, METADATA_VERSION_MAX
 from quorum.cli.errors import EXIT_USAGE, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
+from quorum.cli.shared_options import DRY_RUN
 from quorum.wire.words import endpoint_text
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ _COLUMNS = (
     Column("IN_THE_WAY", "in_the_way"),
 )
 _RESULTS = (Column("FEATURE", "feature"), Column("FINALIZED_VERSION_LEVEL", "finalized_version_level"))
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Check everything, and change nothing.")
 _LEVELS = click.option(
     "--feature", "levels", multiple=True, metavar="NAME=LEVEL", help="The wanted level; may be repeated."
 )
@@ -46,6 +46,9 @@ def describe(options: Options) -> None:
     """Shows for each feature the levels that the release supports, and the cluster's level.
 
     EPOCH is the offset of the log as of which the levels hold. IN_THE_WAY names brokers that do not support the highest level.
+
+    \b
+    $ quorumctl features describe
     """
     answer = ask(options, lambda client: client.describe_features())
     rows = [
@@ -76,12 +79,15 @@ def _controller(registered: admin_pb2.RegisteredController) -> dict[str, Any]:
 
 @features.command()
 @_LEVELS
-@_DRY_RUN
+@DRY_RUN
 @command
 def upgrade(options: Options, levels: tuple[str, ...], dry_run: bool) -> None:
     """Raises levels of features; without --feature, metadata.version to the newest level of this release.
 
     Refused while a broker, fenced or not, or a voter does not support the level. Upgrade all controllers and brokers first.
+
+    \b
+    $ quorumctl features upgrade --feature metadata.version=2 --dry-run
     """
     wanted = _wanted(levels) if levels else {METADATA_VERSION: METADATA_VERSION_MAX}
     _update(options, wanted, downgrade=False, dry_run=dry_run)
@@ -89,12 +95,15 @@ def upgrade(options: Options, levels: tuple[str, ...], dry_run: bool) -> None:
 
 @features.command()
 @_LEVELS
-@_DRY_RUN
+@DRY_RUN
 @command
 def downgrade(options: Options, levels: tuple[str, ...], dry_run: bool) -> None:
     """Lowers levels of features.
 
     Refused, with examples, while anything in the metadata needs the present level.
+
+    \b
+    $ quorumctl features downgrade --feature metadata.version=1 --dry-run
     """
     if not levels:
         raise CliError("name the feature and its level: --feature metadata.version=1", EXIT_USAGE)
@@ -102,11 +111,15 @@ def downgrade(options: Options, levels: tuple[str, ...], dry_run: bool) -> None:
 
 
 @features.command()
-@click.option("--feature", "names", multiple=True, required=True, metavar="NAME", help="May be repeated.")
-@_DRY_RUN
+@click.option("--feature", "names", multiple=True, required=True, metavar="NAME", help="A feature; may be repeated.")
+@DRY_RUN
 @command
 def disable(options: Options, names: tuple[str, ...], dry_run: bool) -> None:
-    """Turns features off: their level becomes 0."""
+    """Turns features off: their level becomes 0.
+
+    \b
+    $ quorumctl features disable --feature eligible.leader.replicas.version
+    """
     _update(options, dict.fromkeys(_once(names), 0), downgrade=True, dry_run=dry_run)
 
 

@@ -16,6 +16,7 @@ from metadata_log.format.errors import ErrorCode
 from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
+from quorum.cli.shared_options import ID, INT32_MAX
 from quorum.wire.words import optional
 
 if TYPE_CHECKING:
@@ -50,12 +51,19 @@ def leaders() -> None:
 @click.option(
     "--leader",
     "leader_id",
-    type=click.IntRange(0, 2**31 - 1),
+    type=ID,
     metavar="ID",
     help="The broker that shall lead. Needed by designated, possible with unclean.",
 )
-@click.option("--topic", help="The topic: all of its partitions, or the partitions of --partition.")
-@click.option("--partition", "partitions", type=click.IntRange(0, 2**31 - 1), multiple=True, metavar="N")
+@click.option("--topic", metavar="NAME", help="The topic: all of its partitions, or the partitions of --partition.")
+@click.option(
+    "--partition",
+    "partitions",
+    type=click.IntRange(0, INT32_MAX),
+    multiple=True,
+    metavar="N",
+    help="A partition of the topic; may be repeated.",
+)
 @click.option("--all-topic-partitions", "everywhere", is_flag=True, help="All partitions of all topics.")
 @command
 def elect(
@@ -71,6 +79,9 @@ def elect(
     A partition that needs no election stays as it is, and is no error: its replica leads already, or, for an unclean
     election, it has a leader. With --all-topic-partitions, and for a whole topic, the output lists only the other
     partitions. Exit code 1 if a replica that shall lead is not in sync, or not active.
+
+    \b
+    $ quorumctl leaders elect --topic orders --partition 0 --election-type designated --leader 103
     """
     if everywhere == (topic is not None) or (everywhere and partitions):
         raise CliError("either --topic, with --partition as often as needed, or --all-topic-partitions", EXIT_USAGE)

@@ -43,6 +43,9 @@ def create(options: Options, reason: str, wait: bool) -> None:
     """Makes every controller write a snapshot of the same offset.
 
     With --wait, exit code 10 if a voter cannot be asked, so that its snapshot is unknown.
+
+    \b
+    $ quorumctl snapshot create --wait
     """
 
     async def work(client: AdminClient) -> dict[str, Any]:
@@ -106,7 +109,11 @@ async def _wait(client: AdminClient, offset: int) -> tuple[dict[int, str | None]
 @snapshot.command("list")
 @command
 def list_(options: Options) -> None:
-    """Lists the snapshots on every controller's disk."""
+    """Lists the snapshots on every controller's disk.
+
+    \b
+    $ quorumctl snapshot list
+    """
     rows = ask(options, _rows)
     shown = [row for row in rows if row["end_offset"] is not None or row["error"] is not None]
     if options.output == "table":

@@ -11,6 +11,7 @@ import click
 from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_USAGE, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
+from quorum.cli.shared_options import ID
 from quorum.wire.words import endpoint_text
 
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ def storage() -> None:
 @storage.command("random-uuid")
 @command
 def random_uuid(options: Options) -> None:
-    """Prints a new id, for a cluster or a directory."""
+    """Prints a new id, for a cluster or a directory.
+
+    \b
+    $ quorumctl storage random-uuid
+    """
     from metadata_log.format.ids import uuid_text
     from quorum.runtime.disk import format_directory
 
@@ -35,13 +40,13 @@ def random_uuid(options: Options) -> None:
 
 
 @storage.command("format")
-@click.option("-t", "--cluster-id", help="The cluster's id; the same for all of its nodes.")
+@click.option("-t", "--cluster-id", metavar="ID", help="The cluster's id; the same for all of its nodes.")
 @click.option(
     "-c", "--config", "config_path", type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="The node's config file: its node.id, process.roles and metadata.log.dir are used.",
 )  # fmt: skip
 @click.option("--directory", type=click.Path(path_type=Path), help="Without a config file: the directory to format.")
-@click.option("--node-id", type=click.IntRange(min=0), help="Without a config file.")
+@click.option("--node-id", type=ID, metavar="ID", help="Without a config file.")
 @click.option("--role", type=click.Choice(("controller", "broker")), help="Without a config file.")
 @click.option(
     "-I", "--initial-controllers", metavar="ID@HOST:PORT:DIRECTORY-ID,...",
@@ -69,6 +74,9 @@ def format_(
     Do this once, for a new node. A controller that lost its disk cannot go on as the same voter: its votes are lost, and with
     an empty disk it could help to elect a leader that lacks committed records. Let the controller join as a new one: --from
     formats the directory with a new directory id, and the controller follows as an observer until `quorumctl quorum add-voter`.
+
+    \b
+    $ quorumctl storage format --config /etc/metaquorum/quorumd.yaml --from 10.0.0.1:9001
     """
     from quorum.runtime.disk import format_directory
 
@@ -147,7 +155,11 @@ def _running_cluster(options: Options, source: str, cluster_id: str | None) -> R
 @click.argument("directory", type=click.Path(path_type=Path))
 @command
 def info(options: Options, directory: Path) -> None:
-    """Shows the node that a data directory belongs to."""
+    """Shows the node that a data directory belongs to.
+
+    \b
+    $ quorumctl storage info /var/lib/metaquorum/controller
+    """
     from metadata_log.disk.files import RealDirectory
     from metadata_log.disk.identity import read_identity
     from metadata_log.format.errors import LogFormatError

@@ -50,7 +50,7 @@ def check_may_be_unregistered(image: MetadataImage, broker: RegisterBroker, sess
     else:
         problem = _replicas(image, broker)
         advice = (
-            "nothing was done. Move them first (`quorumctl brokers unregister --reassign --wait SECONDS`), or leave the broker "
+            "nothing was done. Move them first (`quorumctl brokers unregister --reassign --wait`), or leave the broker "
             "registered: a fenced broker does no harm"
         )
     if problem is not None:

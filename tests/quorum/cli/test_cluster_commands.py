@@ -665,5 +665,5 @@ async def test_brokers_that_are_gone_are_removed(run: Run, node: FakeNode) -> No
     assert sorted(node.cluster.image.brokers) == [0, 1]
 
     assert (await run("brokers", "unregister", 2)).exit_code == 3
-    again = await run("brokers", "unregister", 2, "--if-registered")
+    again = await run("brokers", "unregister", 2, "--if-exists")
     assert again.exit_code == 0 and "absent" in again.stdout

@@ -3,7 +3,7 @@
 Each command takes several brokers, one after the other, and each broker has a result of its own. If an error ends the work in
 the middle, for example because no controller leads any more, the output still has a row for each broker: done, or not tried.
 
-    $ quorumctl brokers drain 101 --wait 600 --reason "new disk"
+    $ quorumctl brokers drain 101 --wait --reason "new disk"
     ID   RESULT   LEADS  REPLICAS
     101  drained      0        40
 """
@@ -18,10 +18,10 @@ import click
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import MODE_REASON_CHARS_MAX
-from quorum.cli.commands.partitions.reassign import WAIT
-from quorum.cli.errors import EXIT_OK, EXIT_UNHEALTHY, EXIT_USAGE, CliError, exit_code_of, of_admin_error
+from quorum.cli.errors import EXIT_OK, EXIT_TIMEOUT, EXIT_USAGE, CliError, exit_code_of, of_admin_error
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
+from quorum.cli.shared_options import BROKER_IDS, DRY_RUN, WAIT, WaitingCommand
 from quorum.wire.words import state_text
 
 if TYPE_CHECKING:
@@ -38,13 +38,9 @@ _OF_ONE_BROKER: Final = frozenset(
 POLL_S: Final = 0.5
 NOT_TRIED: Final = "not tried"
 
-_BROKERS: Final = click.argument(
-    "broker_ids", nargs=-1, required=True, type=click.IntRange(0, (1 << 31) - 1), metavar="BROKER_ID..."
-)
 _REASON: Final = click.option(
     "--reason", default="", help=f"Shown by `brokers describe`. At most {MODE_REASON_CHARS_MAX} characters."
 )
-_DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Check the request, and change nothing.")
 
 
 class _Done(NamedTuple):
@@ -93,15 +89,18 @@ def _show(options: Options, done: _Done, columns: tuple[Column, ...] = _RESULTS)
 
 
 @click.command()
-@_BROKERS
+@BROKER_IDS
 @_REASON
-@_DRY_RUN
+@DRY_RUN
 @command
 def fence(options: Options, broker_ids: tuple[int, ...], reason: str, dry_run: bool) -> None:
     """Keeps brokers out, until `brokers unfence`.
 
     A fenced broker leads nothing and is in no ISR. The fence survives a restart of the broker and a new active controller. A
     partition that only this broker has in sync has no leader meanwhile.
+
+    \b
+    $ quorumctl brokers fence 101 --reason "slow disk"
     """
 
     async def work(client: AdminClient) -> _Done:
@@ -113,11 +112,15 @@ def fence(options: Options, broker_ids: tuple[int, ...], reason: str, dry_run: b
 
 
 @click.command()
-@_BROKERS
-@_DRY_RUN
+@BROKER_IDS
+@DRY_RUN
 @command
 def unfence(options: Options, broker_ids: tuple[int, ...], dry_run: bool) -> None:
-    """Ends the fence of `brokers fence`. A broker that runs is online a moment later."""
+    """Ends the fence of `brokers fence`. A broker that runs is online a moment later.
+
+    \b
+    $ quorumctl brokers unfence 101
+    """
 
     async def work(client: AdminClient) -> _Done:
         return await _for_each(
@@ -127,15 +130,15 @@ def unfence(options: Options, broker_ids: tuple[int, ...], dry_run: bool) -> Non
     _show(options, ask(options, work))
 
 
-@click.command()
-@_BROKERS
+@click.command(cls=WaitingCommand)
+@BROKER_IDS
 @_REASON
 @click.option("--replicas", is_flag=True, help="Move all replicas to other brokers, too.")
 @WAIT
-@_DRY_RUN
+@DRY_RUN
 @command
 def drain(
-    options: Options, broker_ids: tuple[int, ...], reason: str, replicas: bool, wait_s: float | None, dry_run: bool
+    options: Options, broker_ids: tuple[int, ...], reason: str, replicas: bool, wait: bool, dry_run: bool
 ) -> None:
     """Takes brokers out of work for maintenance, until `brokers undrain`.
 
@@ -143,9 +146,13 @@ def drain(
     leads a partition while no other broker is in sync there: LEADS counts such partitions, and `partitions list --led-by` lists
     them. They move as soon as another replica is in sync.
 
-    With --wait the command waits until the brokers lead nothing: exit code 10 if they still do at the end. With --replicas it
-    also begins to move the replicas, and --wait waits for that, too: exit code 5 if they are not in time. Another run goes on.
+    With --wait the command waits until the brokers lead nothing: exit code 5 if they still do at the end. With --replicas it
+    also begins to move the replicas, and --wait waits for that, too. Another run goes on.
+
+    \b
+    $ quorumctl brokers drain 101 --reason "new disk" --wait --timeout 600
     """
+    wait_s = options.wait_s if wait and not dry_run else None
 
     async def work(client: AdminClient) -> tuple[_Done, Outcome | None]:
         plan = await _plan_off(client, broker_ids) if replicas else {}
@@ -157,16 +164,16 @@ def drain(
             row |= {"led_partitions": None, "replicas": None}
         if not rows or done.stopped_by is not None:
             return done, None
-        outcome = await _carry_out(client, plan, wait_s=None if dry_run else wait_s, dry_run=dry_run) if plan else None
-        await _count(client, rows, 0.0 if dry_run else wait_s or 0.0)
+        outcome = await _carry_out(client, plan, wait_s=wait_s, dry_run=dry_run) if plan else None
+        await _count(client, rows, wait_s or 0.0)
         return done, outcome
 
-    done, outcome = ask(options, work)
+    done, outcome = ask(options, work, waits=wait)
     _show(options, done, _DRAINS)
     if outcome is not None and outcome.exit_code != EXIT_OK:
         raise CliError(f"replicas: {_counted(outcome)}; run the command again to go on", outcome.exit_code)
-    if wait_s is not None and not dry_run and any(row["led_partitions"] for row in done.rows):
-        raise SystemExit(EXIT_UNHEALTHY)
+    if wait_s is not None and any(row["led_partitions"] for row in done.rows):
+        raise SystemExit(EXIT_TIMEOUT)
 
 
 async def _plan_off(client: AdminClient, broker_ids: tuple[int, ...]) -> dict[Place, Replicas]:
@@ -209,13 +216,16 @@ async def _count(client: AdminClient, rows: list[dict[str, Any]], wait_s: float)
 
 
 @click.command()
-@_BROKERS
-@_DRY_RUN
+@BROKER_IDS
+@DRY_RUN
 @command
 def undrain(options: Options, broker_ids: tuple[int, ...], dry_run: bool) -> None:
     """Ends the maintenance of `brokers drain`.
 
     The brokers lead again after the next check of the balancing. `leaders elect --all-topic-partitions` elects them at once.
+
+    \b
+    $ quorumctl brokers undrain 101
     """
 
     async def work(client: AdminClient) -> _Done:
@@ -226,31 +236,32 @@ def undrain(options: Options, broker_ids: tuple[int, ...], dry_run: bool) -> Non
     _show(options, ask(options, work))
 
 
-@click.command()
-@_BROKERS
-@click.option("--if-registered", is_flag=True, help="A broker that is not registered is no error.")
+@click.command(cls=WaitingCommand)
+@BROKER_IDS
+@click.option("--if-exists", is_flag=True, help="A broker that is not registered is no error.")
 @click.option("--reassign", is_flag=True, help="First move the replicas of these brokers to others. Needs --wait.")
 @WAIT
 @command
-def unregister(
-    options: Options, broker_ids: tuple[int, ...], if_registered: bool, reassign: bool, wait_s: float | None
-) -> None:
+def unregister(options: Options, broker_ids: tuple[int, ...], if_exists: bool, reassign: bool, wait: bool) -> None:
     """Removes brokers that are gone for good, and their modes.
 
     A broker is removed only if it is fenced, is not heard, and has no replicas. Each broker has a result of its own; the exit
     code is that of the first failure. With --reassign the command first moves the replicas away, and waits for that: exit code 5
     if they are not in time. Then no broker was removed, and another run goes on.
+
+    \b
+    $ quorumctl brokers unregister 101 --reassign --wait
     """
-    if reassign != (wait_s is not None):
+    if reassign != wait:
         raise CliError("--reassign and --wait belong together", EXIT_USAGE)
-    no_errors = frozenset((ErrorCode.BROKER_ID_NOT_REGISTERED,)) if if_registered else frozenset()
+    no_errors = frozenset((ErrorCode.BROKER_ID_NOT_REGISTERED,)) if if_exists else frozenset()
 
     async def work(client: AdminClient) -> _Done:
-        if wait_s is not None:
-            await _empty(client, broker_ids, wait_s)
+        if wait:
+            await _empty(client, broker_ids, options.wait_s)
         return await _for_each(broker_ids, client.unregister_broker, "removed", no_errors)
 
-    _show(options, ask(options, work))
+    _show(options, ask(options, work, waits=wait))
 
 
 async def _empty(client: AdminClient, broker_ids: tuple[int, ...], wait_s: float) -> None:

@@ -11,6 +11,7 @@ from quorum.cli.commands.brokers.broker_changes import drain, fence, undrain, un
 from quorum.cli.errors import EXIT_NOT_FOUND, EXIT_UNHEALTHY, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
+from quorum.cli.shared_options import BROKER_IDS
 from quorum.wire.words import endpoint_text, id_text, optional, state_text
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ def brokers() -> None:
 @click.option("--expect-online", is_flag=True, help="Exit code 10 unless every broker is online.")
 @command
 def list_(options: Options, expect_online: bool) -> None:
-    """Lists the registered brokers as the active controller sees them."""
+    """Lists the registered brokers as the active controller sees them.
+
+    \b
+    $ quorumctl brokers list --expect-online
+    """
     as_of_offset, listed = ask(options, _all_brokers)
     rows = [_row(broker) for broker in listed]
     shown = [{**row, "endpoints_text": [each["endpoint"] for each in row["endpoints"]]} for row in rows]
@@ -59,13 +64,16 @@ def list_(options: Options, expect_online: bool) -> None:
 
 
 @brokers.command()
-@click.argument("broker_ids", nargs=-1, required=True, type=click.IntRange(0, (1 << 31) - 1), metavar="BROKER_ID...")
+@BROKER_IDS
 @command
 def describe(options: Options, broker_ids: tuple[int, ...]) -> None:
     """Shows brokers: state and mode, since when and why, the last contact, what each broker holds, and the configs set on it.
 
     The reason and the time come from the broker's record in the metadata log, so every controller tells the same, also after a
     failover. The log of the controller that was active then has a line with more: search it for the event `broker fenced`.
+
+    \b
+    $ quorumctl brokers describe 101
     """
 
     async def work(client: AdminClient) -> tuple[int, dict[int, dict[str, Any]]]:

@@ -67,6 +67,9 @@ def health(options: Options, watch: bool, exit_when_healthy: bool) -> None:
       without the options below   the one look
       --exit-when-healthy         all looks together; exit code 10 if the cluster is not healthy by then
       --watch                     nothing: the command looks until it is interrupted
+
+    \b
+    $ quorumctl health --exit-when-healthy --timeout 60
     """
 
     async def work(client: AdminClient) -> dict[str, Any]:
@@ -100,7 +103,7 @@ class _Looking:
         from metaquorum import AdminError
 
         loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + self._options.timeout_s
+        deadline_s = loop.time() + self._options.request_timeout_s
         while True:
             left_s = deadline_s - loop.time() if self._waits else LOOK_S
             self._client.timeout_s = max(0.05, min(left_s, LOOK_S))

@@ -41,14 +41,17 @@ def log() -> None:
 @log.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 @click.option("--print-data", is_flag=True, help="Print the records too.")
-@click.option("--from-offset", type=click.IntRange(0), default=0, help="First offset to print.")
-@click.option("--to-offset", type=click.IntRange(0), help="Offset at which to stop.")
+@click.option("--from-offset", type=click.IntRange(0), default=0, metavar="OFFSET", help="First offset to print.")
+@click.option("--to-offset", type=click.IntRange(0), metavar="OFFSET", help="Offset at which to stop.")
 @command
 def dump(options: Options, paths: tuple[Path, ...], print_data: bool, from_offset: int, to_offset: int | None) -> None:
     """Shows what is in segments and snapshots, without a running node.
 
     PATHS are files, `@metadata` directories or nodes' data directories. Damage is shown at its place, and reading goes on
     after it; then the exit code is 10. Offsets in a snapshot count the snapshot's own records.
+
+    \b
+    $ quorumctl log dump /var/lib/metaquorum/controller --print-data --from-offset 1000
     """
     damaged = 0
 

@@ -11,13 +11,11 @@ from quorum.cli.lazy import LazyGroup
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
 from quorum.cli.partition_table import conditions_of_partitions, partition_columns, partition_row, wanted_conditions
+from quorum.cli.shared_options import ID, INT32_MAX
 from quorum.wire.words import id_text
 
 if TYPE_CHECKING:
     from metaquorum import AdminClient
-
-INT32_MAX: Final = (1 << 31) - 1
-
 
 _COMMANDS: Final = {
     "reassign": "quorum.cli.commands.partitions.reassign:reassign",
@@ -33,10 +31,10 @@ def partitions() -> None:
 @partitions.command("list")
 @conditions_of_partitions
 @click.option("--not-preferred-leader", is_flag=True, help="The first assigned replica does not lead.")
-@click.option("--broker", "replica_on", type=click.IntRange(0, INT32_MAX), help="This broker has a replica.")
-@click.option("--led-by", type=click.IntRange(0, INT32_MAX), help="This broker leads.")
-@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Of this topic. May be given several times.")
-@click.option("--limit", type=click.IntRange(1), help="Show at most so many partitions.")
+@click.option("--broker", "replica_on", type=ID, metavar="ID", help="This broker has a replica.")
+@click.option("--led-by", type=ID, metavar="ID", help="This broker leads.")
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Of this topic; may be repeated.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Show at most so many partitions.")
 @click.option("--expect-none", is_flag=True, help="Exit code 10 if a partition is listed.")
 @command
 def list_(
@@ -51,6 +49,9 @@ def list_(
     """Lists partitions by topic and number. The controllers filter.
 
     With several of the first five options, a partition is listed if it meets one of them. The other options narrow the list.
+
+    \b
+    $ quorumctl partitions list --under-replicated --topic orders
     """
     from quorum_rpc.v1 import admin_pb2
 

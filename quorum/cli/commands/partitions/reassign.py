@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorum.cli.errors import EXIT_OK, EXIT_UNHEALTHY, EXIT_USAGE, CliError
-from quorum.cli.options import Options, Seconds, ask, command
+from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
 from quorum.cli.reassignment.plan_file import plan_document, read_plan
 from quorum.cli.reassignment.waves import Outcome, carry_out
+from quorum.cli.shared_options import DRY_RUN, ID, WAIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,9 +39,6 @@ _ONGOING: Final = (
 _VERIFIED: Final = (*_PLACE, Column("STATE", "state"), Column("WANTED", "wanted"), Column("REPLICAS", "replicas"))
 MOVES: Final = (*_PLACE, Column("CURRENT", "current"), Column("REPLICAS", "replicas"))
 FILE: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
-WAIT: Final = click.option(
-    "--wait", "wait_s", type=Seconds(0, 604_800), metavar="SECONDS", help="Wait so long until all are finished."
-)
 
 
 @click.group()
@@ -53,39 +51,43 @@ def reassign() -> None:
 
 
 @reassign.command()
-@click.option("--topic", "topics", multiple=True, required=True, metavar="NAME", help="May be given several times.")
-@click.option("--brokers", required=True, metavar="ID,ID,...", help="The brokers that shall have all of the replicas.")
+@click.option("--topic", "topics", multiple=True, required=True, metavar="NAME", help="A topic; may be repeated.")
+@click.option(
+    "--onto", type=ID, multiple=True, required=True, metavar="ID", help="A broker for the replicas; may be repeated."
+)
 @command
-def generate(options: Options, topics: tuple[str, ...], brokers: str) -> None:
-    """Plans to put topics on some brokers, evenly. `-o json` prints the plan as a file for `execute`."""
+def generate(options: Options, topics: tuple[str, ...], onto: tuple[int, ...]) -> None:
+    """Plans to put all replicas of topics on the named brokers, evenly. `-o json` prints the plan as a file for `execute`.
+
+    \b
+    $ quorumctl partitions reassign generate --topic orders --onto 104 --onto 105
+    """
     from quorum.cli.reassignment.cluster_state import load, planned
 
-    try:
-        onto = frozenset(int(each) for each in brokers.split(","))
-    except ValueError as e:
-        raise CliError(f"--brokers {brokers}: broker ids with commas between expected", EXIT_USAGE) from e
     cluster = ask(options, lambda client: load(client, topics))
-    plan = planned(
-        cluster, off=frozenset(each for ids in cluster.partitions.values() for each in ids) - onto, onto=onto
-    )
+    present = {each for ids in cluster.partitions.values() for each in ids}
+    plan = planned(cluster, off=present.difference(onto), onto=frozenset(onto))
     document = plan_document(plan, cluster.partitions)
     emit(options.output, document, rows="partitions", columns=MOVES, heading=[f"Partitions to change: {len(plan)}."])
 
 
 @reassign.command()
 @click.argument("file", type=FILE)
-@click.option("--dry-run", is_flag=True, help="Check everything, and begin nothing.")
+@DRY_RUN
 @click.option("--disallow-replication-factor-change", "keep", is_flag=True, help="Refuse another number of replicas.")
 @WAIT
 @command
-def execute(options: Options, file: Path, dry_run: bool, keep: bool, wait_s: float | None) -> None:
+def execute(options: Options, file: Path, dry_run: bool, keep: bool, wait: bool) -> None:
     """Carries out the plan in FILE.
 
     The controllers add only so many replicas to one broker at a time (`reassignment.moves.per.broker.max`). Without --wait the
     other partitions are left for another run: exit code 1. With --wait the command begins them too, and waits until all are
     finished: exit code 5 if they are not in time.
+
+    \b
+    $ quorumctl partitions reassign execute plan.json --wait
     """
-    run_plan(options, _read(file), dry_run=dry_run, keep=keep, wait_s=wait_s)
+    run_plan(options, _read(file), dry_run=dry_run, keep=keep, wait=wait)
 
 
 def run_plan(
@@ -94,14 +96,15 @@ def run_plan(
     *,
     dry_run: bool = False,
     keep: bool = False,
-    wait_s: float | None = None,
+    wait: bool = False,
 ) -> None:
     """Carries out a plan, and prints the result for each partition."""
+    wait_s = options.wait_s if wait else None
 
     async def work(client: AdminClient) -> Outcome:
         return await carry_out(client, plan, wait_s=wait_s, dry_run=dry_run, allow_replication_factor_change=not keep)
 
-    outcome = ask(options, work)
+    outcome = ask(options, work, waits=wait)
     counts, rows = outcome.counts(), outcome.rows()
     text = ". ".join(f"{word.capitalize()}: {count}" for word, count in counts.items())
     heading = f"{'Nothing was changed. This would follow. ' if dry_run else ''}{text}."
@@ -115,7 +118,11 @@ def run_plan(
 @click.argument("file", type=FILE)
 @command
 def verify(options: Options, file: Path) -> None:
-    """Compares the cluster with the plan in FILE. Exit code 10 if a partition does not have just the wanted replicas."""
+    """Compares the cluster with the plan in FILE. Exit code 10 if a partition does not have just the wanted replicas.
+
+    \b
+    $ quorumctl partitions reassign verify plan.json
+    """
     plan = _read(file)
     rows = ask(options, lambda client: _verified(client, plan))
     counts = {
@@ -150,9 +157,14 @@ async def _verified(client: AdminClient, plan: Mapping[Place, Replicas]) -> list
 @reassign.command()
 @click.argument("file", type=FILE, required=False)
 @click.option("--all", "everything", is_flag=True, help="All reassignments in progress.")
+@DRY_RUN
 @command
-def cancel(options: Options, file: Path | None, everything: bool) -> None:
-    """Cancels the reassignments of the partitions in FILE that are in progress: they keep the replicas that they had before."""
+def cancel(options: Options, file: Path | None, everything: bool, dry_run: bool) -> None:
+    """Cancels the reassignments of the partitions in FILE that are in progress: they keep the replicas that they had before.
+
+    \b
+    $ quorumctl partitions reassign cancel plan.json
+    """
     if (file is None) != everything:
         raise CliError("either FILE or --all", EXIT_USAGE)
 
@@ -161,13 +173,17 @@ def cancel(options: Options, file: Path | None, everything: bool) -> None:
 
     named = None if file is None else _read(file)
     places = [place for place in ask(options, ongoing) if named is None or place in named]
-    run_plan(options, dict.fromkeys(places))
+    run_plan(options, dict.fromkeys(places), dry_run=dry_run)
 
 
 @reassign.command("list")
 @command
 def list_(options: Options) -> None:
-    """Lists the partitions in reassignment."""
+    """Lists the partitions in reassignment.
+
+    \b
+    $ quorumctl partitions reassign list
+    """
 
     async def work(client: AdminClient) -> list[dict[str, Any]]:
         return [

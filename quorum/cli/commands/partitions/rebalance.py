@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import click
 
-from quorum.cli.commands.partitions.reassign import MOVES, WAIT, run_plan
+from quorum.cli.commands.partitions.reassign import MOVES, run_plan
 from quorum.cli.errors import EXIT_NOT_FOUND, EXIT_USAGE, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
 from quorum.cli.reassignment.cluster_state import broker_lines, load, planned, replica_moves
 from quorum.cli.reassignment.plan_file import plan_document
-
-_BROKER = click.IntRange(0, (1 << 31) - 1)
+from quorum.cli.shared_options import ID, WAIT
 
 
 @click.command()
 @click.option("--plan/--execute", "only_plan", default=True, help="Print the plan, or carry it out. Default: --plan.")
-@click.option("--off", type=_BROKER, multiple=True, metavar="ID", help="Empty this broker. May be given several times.")
-@click.option("--onto", type=_BROKER, multiple=True, metavar="ID", help="Move replicas onto this broker only.")
+@click.option("--off", type=ID, multiple=True, metavar="ID", help="A broker to empty; may be repeated.")
+@click.option(
+    "--onto", type=ID, multiple=True, metavar="ID", help="Move replicas onto this broker only; may be repeated."
+)
 @WAIT
 @command
-def rebalance(
-    options: Options, only_plan: bool, off: tuple[int, ...], onto: tuple[int, ...], wait_s: float | None
-) -> None:
+def rebalance(options: Options, only_plan: bool, off: tuple[int, ...], onto: tuple[int, ...], wait: bool) -> None:
     """Spreads replicas evenly over the brokers, with as few moves as possible.
 
     All online brokers give and get replicas. With --onto only the named brokers get replicas, until they hold as many as the
     others. With --off the named brokers give all of theirs, and no others move. Racks keep their share of each partition.
 
     `-o json` prints the plan as a file for `partitions reassign execute`.
+
+    \b
+    $ quorumctl partitions rebalance --off 101 --execute --wait
     """
-    if only_plan and wait_s is not None:
+    if only_plan and wait:
         raise CliError("--wait belongs to --execute", EXIT_USAGE)
     if set(off) & set(onto):
         raise CliError("a broker is named both after --off and after --onto", EXIT_USAGE)
@@ -40,7 +42,7 @@ def rebalance(
         raise CliError(f"broker {broker_id} is not registered; nothing was changed", EXIT_NOT_FOUND)
     plan = planned(cluster, off=frozenset(off), onto=frozenset(onto))
     if not only_plan:
-        run_plan(options, plan, wait_s=wait_s)
+        run_plan(options, plan, wait=wait)
         return
     heading = [f"Replicas to move: {replica_moves(cluster, plan)}. Partitions to change: {len(plan)}."]
     document = plan_document(plan, cluster.partitions)

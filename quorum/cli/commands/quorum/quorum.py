@@ -50,6 +50,9 @@ def status(options: Options) -> None:
 
     Exit code 10 if there is no leader, if a voter is silent, or if that is not known, because the leader could not be asked.
     `quorumctl health` judges the whole cluster.
+
+    \b
+    $ quorumctl quorum status
     """
     answer, problems = ask(options, answer_and_problems)
     document = {**_status(answer), "problems": problems}
@@ -62,7 +65,11 @@ def status(options: Options) -> None:
 @quorum.command()
 @command
 def replication(options: Options) -> None:
-    """Shows every voter and observer, the leader first. The exit code is that of `quorum status`."""
+    """Shows every voter and observer, the leader first. The exit code is that of `quorum status`.
+
+    \b
+    $ quorumctl quorum replication
+    """
     answer = ask(options, best_answer)
     rows = _replicas([*answer.voters, *answer.observers])
     rows.sort(key=lambda row: (row["status"] != "leader", row["status"] == "observer", row["node_id"]))

@@ -39,11 +39,11 @@ _DIRECTORY = click.Path(path_type=Path)
 @click.command()
 @click.option(
     "--directory", "controllers", multiple=True, required=True, type=_DIRECTORY,
-    help="Data directory of a controller that is left. May be given several times.",
+    help="Data directory of a controller that is left. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--from-broker", "brokers", multiple=True, type=_DIRECTORY,
-    help="Data directory of a broker, which has committed records only. May be given several times.",
+    help="Data directory of a broker, which has committed records only. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--endpoint", metavar="HOST:PORT", help="Address of the survivor, if it differs from the address in the log."
@@ -71,6 +71,9 @@ def recover(
     voter refuses all requests of the lost controllers from then on: their generation of the cluster is older.
 
     If the command is broken off at any point, run it again with the same options: it completes the recovery.
+
+    \b
+    $ quorumctl quorum recover --directory /backup/controller-1 --directory /backup/controller-2 --dry-run
     """
     from metadata_log.disk.failures import DirectoryInUse, FlushFailed
     from metadata_log.format.errors import LogFormatError

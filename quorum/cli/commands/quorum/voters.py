@@ -19,6 +19,7 @@ from quorum.cli.node_argument import NodeCommand
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
 from quorum.cli.replicas import best_answer, is_leaders
+from quorum.cli.shared_options import DRY_RUN, ID
 from quorum.wire.words import endpoint_text, optional
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 LISTENER: Final = "CONTROLLER"
 _POLL_S: Final = 0.05
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Print the change, and do nothing.")
 
 
 class NewVoter(NamedTuple):
@@ -50,7 +50,7 @@ class NewVoter(NamedTuple):
     help="The new controller's config file, on its own machine: node id, listener and directory id are read from it and "
     "from its directory.",
 )  # fmt: skip
-@click.option("--node-id", type=click.IntRange(min=0), help="Without a config file.")
+@click.option("--node-id", type=ID, metavar="ID", help="Without a config file.")
 @click.option(
     "--endpoint",
     metavar="HOST:PORT",
@@ -61,7 +61,7 @@ class NewVoter(NamedTuple):
     metavar="ID",
     help="Without a config file. Default: the directory id of the observer with this node id.",
 )
-@_DRY_RUN
+@DRY_RUN
 @command
 def add_voter(
     options: Options,
@@ -71,7 +71,11 @@ def add_voter(
     directory_id: str | None,
     dry_run: bool,
 ) -> None:
-    """Makes a controller a voter that runs as an observer and has caught up."""
+    """Makes a controller a voter that runs as an observer and has caught up.
+
+    \b
+    $ quorumctl quorum add-voter --config /etc/metaquorum/quorumd.yaml
+    """
     if config_path is not None:
         if node_id is not None or endpoint is not None or directory_id is not None:
             raise CliError("either --config, or --node-id and --endpoint", EXIT_USAGE)
@@ -117,12 +121,16 @@ async def _add(client: AdminClient, new: NewVoter, dry_run: bool) -> dict[str, A
 
 
 @click.command("remove-voter", cls=NodeCommand)
-@click.option("--node-id", required=True, type=click.IntRange(min=0), help="The voter to remove.")
+@click.option("--node-id", required=True, type=ID, metavar="ID", help="The voter to remove.")
 @click.option("--directory-id", metavar="ID", help="Default: the directory id of the voter with this node id.")
-@_DRY_RUN
+@DRY_RUN
 @command
 def remove_voter(options: Options, node_id: int, directory_id: str | None, dry_run: bool) -> None:
-    """Removes a voter that is lost or will be removed. A leader first hands its leadership over."""
+    """Removes a voter that is lost or will be removed. A leader first hands its leadership over.
+
+    \b
+    $ quorumctl quorum remove-voter --node-id 3
+    """
 
     async def work(client: AdminClient) -> dict[str, Any]:
         answer = await best_answer(client)
@@ -140,10 +148,14 @@ def remove_voter(options: Options, node_id: int, directory_id: str | None, dry_r
 
 
 @click.command("transfer-leader", cls=NodeCommand)
-@click.option("--to", "target_id", type=click.IntRange(min=0), help="Default: the voter with the longest log.")
+@click.option("--to", "target_id", type=ID, metavar="ID", help="Default: the voter with the longest log.")
 @command
 def transfer_leader(options: Options, target_id: int | None) -> None:
-    """Asks the leader to hand its leadership over, and waits for the next leader."""
+    """Asks the leader to hand its leadership over, and waits for the next leader.
+
+    \b
+    $ quorumctl quorum transfer-leader --to 2
+    """
 
     async def work(client: AdminClient) -> dict[str, Any]:
         before = await best_answer(client)
@@ -187,10 +199,14 @@ async def _new_leader(
 
 
 @click.command("can-restart", cls=NodeCommand)
-@click.option("--node-id", required=True, type=click.IntRange(min=0), help="The controller to restart.")
+@click.option("--node-id", required=True, type=ID, metavar="ID", help="The controller to restart.")
 @command
 def can_restart(options: Options, node_id: int) -> None:
-    """Checks that a majority of caught-up voters remains without this controller. Exit code 10: wait."""
+    """Checks that a majority of caught-up voters remains without this controller. Exit code 10: wait.
+
+    \b
+    $ quorumctl quorum can-restart --node-id 2
+    """
     response = ask(options, lambda client: client.can_restart(node_id))
     document = {"node_id": node_id, "can_restart": response.can_restart, "reason": response.reason}
     verdict = "can be restarted" if response.can_restart else "cannot be restarted now"

@@ -13,6 +13,7 @@ from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
 from quorum.cli.pairs import pairs
 from quorum.cli.partition_table import conditions_of_partitions, partition_columns, partition_row, wanted_conditions
+from quorum.cli.shared_options import DRY_RUN, INT32_MAX
 from quorum.wire.words import id_text
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from metaquorum import AdminClient
 
-INT32_MAX = 2**31 - 1
-"""The largest number that the protocol's fields hold."""
 RESOURCES_MAX = 10_000
 """Maximum number of topics in one request for configs."""
 
@@ -50,6 +49,9 @@ def list_(options: Options, topics_with_overrides: bool, **conditions: bool) -> 
     """Lists all topics by name.
 
     With several of the first four options, a topic is listed if a partition of it meets one of them.
+
+    \b
+    $ quorumctl topics list --under-min-isr
     """
     wanted = wanted_conditions(conditions)
 
@@ -80,10 +82,13 @@ async def _with_configs(client: AdminClient, names: list[str]) -> set[str]:
 
 @topics.command()
 @click.argument("names", nargs=-1, required=True)
-@click.option("--partitions", type=click.IntRange(1, INT32_MAX), help="Default: the controllers' num.partitions.")
+@click.option(
+    "--partitions", type=click.IntRange(1, INT32_MAX), metavar="N", help="Default: the controllers' num.partitions."
+)
 @click.option(
     "--replication-factor",
     type=click.IntRange(1, INT32_MAX),
+    metavar="N",
     help="Default: the controllers' default.replication.factor.",
 )
 @click.option(
@@ -92,9 +97,9 @@ async def _with_configs(client: AdminClient, names: list[str]) -> set[str]:
     metavar="ID:ID,...",
     help="The brokers of each partition, for example 101:102,102:103: two partitions, which prefer 101 and 102.",
 )
-@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE")
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Sets a config; may be repeated.")
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
-@click.option("--dry-run", is_flag=True, help="Check everything, and create nothing.")
+@DRY_RUN
 @command
 def create(
     options: Options,
@@ -106,7 +111,11 @@ def create(
     if_not_exists: bool,
     dry_run: bool,
 ) -> None:
-    """Creates topics."""
+    """Creates topics.
+
+    \b
+    $ quorumctl topics create orders --partitions 3 --replication-factor 3
+    """
     from quorum_rpc.v1 import admin_pb2
 
     if assignment is not None and (partitions is not None or replication_factor is not None):
@@ -133,7 +142,10 @@ def create(
 @topics.command()
 @click.argument("names", nargs=-1, required=True)
 @click.option(
-    "--partitions", type=click.IntRange(1, INT32_MAX), help="How many partitions each topic shall have in all."
+    "--partitions",
+    type=click.IntRange(1, INT32_MAX),
+    metavar="N",
+    help="How many partitions each topic shall have in all.",
 )
 @click.option(
     "--replica-assignment",
@@ -141,12 +153,16 @@ def create(
     metavar="ID:ID,...",
     help="With --partitions: the brokers of each new partition, for example 101:102,102:103.",
 )
-@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Sets a config.")
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Sets a config; may be repeated.")
 @click.option(
-    "--delete-config", "deleted", multiple=True, metavar="KEY", help="Deletes a config; its default holds again."
+    "--delete-config",
+    "deleted",
+    multiple=True,
+    metavar="KEY",
+    help="Deletes a config, whose default holds again; may be repeated.",
 )
 @click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
-@click.option("--dry-run", is_flag=True, help="Check everything, and change nothing.")
+@DRY_RUN
 @command
 def alter(
     options: Options,
@@ -161,6 +177,9 @@ def alter(
     """Gives topics more partitions, and changes their configs.
 
     Configs are changed first. A topic whose configs are refused gets no partitions.
+
+    \b
+    $ quorumctl topics alter orders --partitions 12 --config retention.ms=86400000
     """
     from quorum.cli.commands.topics.topic_changes import TopicChanges, alter_topics
 
@@ -179,7 +198,11 @@ def alter(
 @click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
 @command
 def delete(options: Options, names: tuple[str, ...], if_exists: bool) -> None:
-    """Deletes topics, with everything in them."""
+    """Deletes topics, with everything in them.
+
+    \b
+    $ quorumctl topics delete orders --if-exists
+    """
     response = ask(options, lambda client: client.delete_topics(names))
     _finish(options, response, "deleted", {"UNKNOWN_TOPIC_OR_PARTITION": "absent"} if if_exists else {})
 
@@ -188,7 +211,11 @@ def delete(options: Options, names: tuple[str, ...], if_exists: bool) -> None:
 @click.argument("names", nargs=-1, required=True)
 @command
 def describe(options: Options, names: tuple[str, ...]) -> None:
-    """Shows topics with their configs and partitions."""
+    """Shows topics with their configs and partitions.
+
+    \b
+    $ quorumctl topics describe orders
+    """
 
     async def work(client: AdminClient) -> list[admin_pb2.TopicDescription]:
         from metaquorum import AdminError
@@ -217,11 +244,13 @@ def describe(options: Options, names: tuple[str, ...]) -> None:
 @click.option(
     "--partitions",
     type=click.IntRange(1, INT32_MAX),
+    metavar="N",
     help="Number of partitions for topics without partitions in the file. Default: num.partitions.",
 )
 @click.option(
     "--replication-factor",
     type=click.IntRange(1, INT32_MAX),
+    metavar="N",
     help="Number of replicas for topics without replication_factor in the file.",
 )
 @click.option("--diff", is_flag=True, help="Print the differences, and do nothing. Exit code 10 if there are any.")
@@ -229,7 +258,7 @@ def describe(options: Options, names: tuple[str, ...]) -> None:
     "--prune", is_flag=True, help="Delete topics that FILE does not name and that begin with one of its prune prefixes."
 )
 @click.option("--yes", is_flag=True, help="Delete without a question.")
-@click.option("--dry-run", is_flag=True, help="Print the changes, and do nothing.")
+@DRY_RUN
 @command
 def apply(
     options: Options,
@@ -248,6 +277,9 @@ def apply(
     FILE is JSON or YAML: {"schema_version": 1, "topics": [{"topic": NAME, "partitions": N, "replication_factor": N,
     "configs": {...}}, ...], "cluster": {"configs": {...}}, "brokers": [{"broker": ID, "configs": {...}}, ...],
     "prune": {"prefixes": [TEXT, ...]}}. Each part may be missing. A config key that FILE does not name stays as it is.
+
+    \b
+    $ quorumctl topics apply topics.yaml --diff
     """
     from quorum.cli.apply.changes import apply_plan
     from quorum.cli.apply.plan import Impossible, Plan, make_plan

@@ -39,11 +39,11 @@ def fenced_brokers(node: FakeNode) -> list[int]:
 async def test_a_broker_is_drained_shown_and_given_back(run: Run, node: FakeNode) -> None:
     """A dry run changes nothing; the table has the mode, and the description has reason and time."""
     node.cluster.assign("orders", (0, 1), (1, 0))
-    dry = await run("brokers", "drain", 0, "--dry-run", "--wait", 9)
+    dry = await run("brokers", "drain", 0, "--dry-run", "--wait")
     assert (dry.exit_code, dry.stdout.splitlines()[1]) == (0, "0\twould be drained\t1\t2")
     assert node.cluster.leaders("orders") == [0, 1]
 
-    drained = await run("brokers", "drain", 0, "--reason", "new disk", "--wait", 9, "-o", "json")
+    drained = await run("brokers", "drain", 0, "--reason", "new disk", "--wait", "-o", "json")
     assert drained.exit_code == 0
     (row,) = drained.document["brokers"]
     assert row == {"broker_id": 0, "result": "drained", "error": None, "led_partitions": 0, "replicas": 2}
@@ -62,10 +62,10 @@ async def test_a_broker_is_drained_shown_and_given_back(run: Run, node: FakeNode
 
 
 async def test_a_drain_that_cannot_end_says_so(run: Run, node: FakeNode) -> None:
-    """Nobody else is in sync: the broker leads on, and `--wait` ends with exit code 10. Without `--wait` the drain is done."""
+    """Nobody else is in sync: the broker leads on, and `--wait` ends with exit code 5. Without `--wait` the drain is done."""
     node.cluster.assign("orders", (0,))
-    waited = await run("brokers", "drain", 0, "--wait", 0.1)
-    assert waited.exit_code == 10
+    waited = await run("brokers", "drain", 0, "--wait", "--timeout", 0.1)
+    assert waited.exit_code == 5
     assert waited.stdout.splitlines()[1] == "0\tdrained\t1\t1"
     assert waited.stderr == "waiting: 1 partition has no other replica in sync that could lead\n"
     assert (await run("brokers", "drain", 0)).exit_code == 0
@@ -103,11 +103,11 @@ def keep_in_sync(node: FakeNode) -> None:
 async def test_a_drain_may_take_the_replicas_away_too(run: Run, node: FakeNode) -> None:
     """With too few other brokers nothing is changed. Otherwise the brokers end with no replica."""
     node.cluster.assign("t", (0, 1), (1, 0), (2, 1))
-    impossible = await run("brokers", "drain", 0, 1, "--replicas", "--wait", 5)
+    impossible = await run("brokers", "drain", 0, 1, "--replicas", "--wait")
     assert impossible.exit_code == 1 and "nothing was changed" in impossible.stderr
     assert not len(node.cluster.image.broker_modes)
     keep_in_sync(node)
-    drained = await run("brokers", "drain", 0, "--replicas", "--wait", 5)
+    drained = await run("brokers", "drain", 0, "--replicas", "--wait")
     assert (drained.exit_code, drained.stdout.splitlines()[1]) == (0, "0\tdrained\t0\t0"), drained
     assert all(0 not in partition.replicas for partition in node.cluster.partitions("t"))
 
@@ -116,15 +116,15 @@ async def test_a_broker_that_is_gone_is_emptied_and_removed(run: Run, node: Fake
     """A broker that runs is refused before anything moves; replicas that do not arrive in time leave the broker registered."""
     node.cluster.assign("t", (0, 1), (1, 0))
     assert (await run("brokers", "unregister", 0, "--reassign")).exit_code == 2
-    alive = await run("brokers", "unregister", 0, "--reassign", "--wait", 5)
+    alive = await run("brokers", "unregister", 0, "--reassign", "--wait")
     assert alive.exit_code == 1 and "broker 0 is online; nothing was changed" in alive.stderr
     node.cluster.contact(0, wants_fence=True)
     node.cluster.now_ms += 20_000
-    late = await run("brokers", "unregister", 0, "--reassign", "--wait", 0.1)
+    late = await run("brokers", "unregister", 0, "--reassign", "--wait", "--timeout", 0.1)
     assert late.exit_code == 5 and "2 partitions moving; no broker was removed" in late.stderr
     for partition in node.cluster.partitions("t"):
         in_sync(node.cluster, 1, 2, partition=partition.partition)
-    removed = await run("brokers", "unregister", 0, "--reassign", "--wait", 5)
+    removed = await run("brokers", "unregister", 0, "--reassign", "--wait")
     assert (removed.exit_code, removed.stdout.splitlines()[1]) == (0, "0\tremoved"), removed
     assert sorted(node.cluster.image.brokers) == [1, 2]
 

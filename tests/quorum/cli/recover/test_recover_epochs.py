@@ -9,7 +9,7 @@ from metadata_log.format.ids import EPOCH_MAX
 from quorum.core.protocol.effects import ElectionState
 from quorum.core.protocol.epochs import EPOCHS_AHEAD_MAX, reach
 from quorum.runtime.disk import election_file
-from tests.quorum.cli.test_recover import OLD, contents, controller, recover, recovered, reopened
+from tests.quorum.cli.recover.test_recover import OLD, contents, controller, recover, recovered, reopened
 
 
 def survivor(path: Path, left: int) -> Path:

@@ -26,7 +26,7 @@ from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.format import snapshot_name
 from snapshots.store import SnapshotStore
-from tests.quorum.cli.test_recover import (
+from tests.quorum.cli.recover.test_recover import (
     CONTROLLERS,
     Written,
     batches,
@@ -37,7 +37,7 @@ from tests.quorum.cli.test_recover import (
     recovered,
     reopened,
 )
-from tests.quorum.cli.test_recover_killed import Killed
+from tests.quorum.cli.recover.test_recover_killed import Killed
 
 MARKED: Written = [
     *[(1, NoOp())] * 3,

@@ -10,7 +10,7 @@ import pytest
 
 from metadata_log.disk.files import RealDirectory, RealFile
 from metadata_log.format.records import NoOp
-from tests.quorum.cli.test_recover import OLD, batches, broker, controller, recover, reopened
+from tests.quorum.cli.recover.test_recover import OLD, batches, broker, controller, recover, reopened
 
 pytestmark = pytest.mark.slow
 
