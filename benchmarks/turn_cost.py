@@ -32,17 +32,14 @@ from metadata_log.disk.identity import Identity, write_identity
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, uuid_text
 from metadata_log.format.records import Endpoint, FeatureRange, Voter, Voters
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.commands import Command, RegisterBrokerCommand, RegisterBrokerReply
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
-    Command,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
-    CreateTopics,
-    NewTopic,
-    RegisterBrokerCommand,
-    RegisterBrokerReply,
 )
+from quorum.controller.protocol.topic_commands import CreateTopics, NewTopic
 from quorum.core.protocol.messages import FetchRequest, PeerRequest, PeerResponse
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.node import Node

@@ -37,18 +37,11 @@ from quorum.controller.partitions.leadership.elections import elect_leaders
 from quorum.controller.partitions.reassignment.reassignments import alter_reassignments
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
-    AlterConfigs,
     AlterPartition,
-    BootstrapFeatures,
     BrokerContact,
     Command,
-    ContinueConfigs,
     ContinueFencing,
     ContinueShutdown,
-    ContinueTopics,
-    CreatePartitions,
-    CreateTopics,
-    DeleteTopics,
     ElectLeaderless,
     FenceBroker,
     FenceExpiredBrokers,
@@ -57,11 +50,13 @@ from quorum.controller.protocol.commands import (
     UnregisterBroker,
 )
 from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import AlterConfigs, ContinueConfigs
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders
-from quorum.controller.protocol.feature_commands import UpdateFeatures
+from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments
+from quorum.controller.protocol.topic_commands import ContinueTopics, CreatePartitions, CreateTopics, DeleteTopics
 from quorum.controller.topics.configs import alter_configs
 from quorum.controller.topics.topic_commands import Topics
 

@@ -6,15 +6,12 @@ from broker_agent.session.isr_proposals import IsrProposal, IsrProposals, Propos
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId
 from metadata_log.format.records import RECOVERING
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.commands import AlterPartition, AlterPartitionReply, IsrMember, PartitionAlteration
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
-    AlterPartition,
-    AlterPartitionReply,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
-    IsrMember,
-    PartitionAlteration,
 )
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from tests.quorum.controller.cluster import Cluster

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from broker_agent.session.lifecycle import BrokerState
 from metadata_log.format.fetch_size import KNOWN_MS
 from metadata_log.format.ids import Offset
-from quorum.controller.protocol.commands import CreateTopics, NewTopic
 from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.topic_commands import CreateTopics, NewTopic
 from quorum.core.roles import Role
 from quorum.runtime.protocol.world import Submission
 from tests.sim.laws import LawBroken, hold

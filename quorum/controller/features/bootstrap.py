@@ -10,8 +10,8 @@ from metadata_log.format.records import (
     FeatureLevel,
 )
 from metadata_log.image.metadata_image import MetadataImage
-from quorum.controller.protocol.commands import BootstrapFeatures, BootstrapFeaturesReply
 from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.feature_commands import BootstrapFeatures, BootstrapFeaturesReply
 from quorum.controller.protocol.happenings import FeatureFinalized
 
 

@@ -1,219 +1,47 @@
 """The commands that the controller decides, and their replies: two closed unions of plain values.
 
-Every reply has `offset`: the end (exclusive) of the decision's batch. A reader whose view is as of `offset` or later sees the
-change. The controller does not know the offset when it decides; `Decision.answer` fills it in.
+The commands of brokers and controllers, and of leaders about their partitions, are here; the others have files of their own.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Final, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NO_LEADER, ZERO_UUID, Epoch, NodeId, Offset, Uuid
+from metadata_log.format.ids import NO_LEADER, Epoch, NodeId, Offset, Uuid
 from metadata_log.format.records import (
     EXTERNAL_DATA_PLANE,
     FROM_OFFSET,
-    METADATA_VERSION_MAX,
     RECOVERED,
-    Config,
     Endpoint,
     FeatureRange,
-    MetadataRecord,
 )
-from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.protocol.config_commands import AlterConfigs, AlterConfigsReply, ContinueConfigs
 from quorum.controller.protocol.election_commands import (
     BalanceLeaders,
     ElectLeaders,
     ElectLeadersReply,
 )
-from quorum.controller.protocol.feature_commands import UpdateFeatures, UpdateFeaturesReply
+from quorum.controller.protocol.feature_commands import (
+    BootstrapFeatures,
+    BootstrapFeaturesReply,
+    UpdateFeatures,
+    UpdateFeaturesReply,
+)
 from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
 )
-
-NOT_APPENDED: Final[Offset] = -1
-"""The `offset` of a reply whose batch is not in the log yet."""
-
-DEFAULT_COUNT: Final = -1
-"""Number of partitions or replicas that stands for the controller's default, or for the number in the assignment."""
-
-
-# --- topics --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic to create.
-
-    `assignment` names the replicas of each partition, the preferred leader first. Empty: the controller places the replicas.
-    With an assignment, each count is DEFAULT_COUNT or agrees with the assignment.
-    """
-
-    name: str
-    partitions: int = DEFAULT_COUNT
-    replication_factor: int = DEFAULT_COUNT
-    assignment: tuple[tuple[NodeId, ...], ...] = ()
-    configs: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CreateTopics:
-    """Create topics. The topics without an error are one atomic batch. With `validate_only` nothing is written."""
-
-    topics: tuple[NewTopic, ...]
-    validate_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TopicResult:
-    """The result for one topic of a request. `message` is for people. The other fields are set if `error` is NONE, or if it is
-    TOPIC_ALREADY_EXISTS: then they describe the existing topic."""
-
-    name: str
-    error: ErrorCode = ErrorCode.NONE
-    message: str = ""
-    topic_id: Uuid = ZERO_UUID
-    partitions: int = -1
-    replication_factor: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class CreateTopicsReply:
-    offset: Offset = NOT_APPENDED
-    results: tuple[TopicResult, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NewPartitions:
-    """Let a topic have `total_count` partitions, more than it has. `assignment` is for the new partitions."""
-
-    name: str
-    total_count: int
-    assignment: tuple[tuple[NodeId, ...], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CreatePartitions:
-    topics: tuple[NewPartitions, ...]
-    validate_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CreatePartitionsReply:
-    offset: Offset = NOT_APPENDED
-    results: tuple[TopicResult, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteTopics:
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteTopicsReply:
-    offset: Offset = NOT_APPENDED
-    results: tuple[TopicResult, ...] = ()
-
-
-class Piece(NamedTuple):
-    """Some records of a request, and the cost of deciding them. A piece without records has only checked something."""
-
-    records: list[MetadataRecord]
-    cost: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ContinueTopics:
-    """Decide the next slice of a large request about topics."""
-
-    command: CreateTopics | CreatePartitions | DeleteTopics
-    before: MetadataImage = field(repr=False)
-    """The image before the request."""
-    pieces: Iterator[Piece] = field(repr=False)
-    """The pieces that are not decided yet."""
-    results: list[TopicResult] = field(repr=False)
-    """The results of the topics that are decided."""
-
-
-# --- configs and features ------------------------------------------------------------------------------------------
-
-
-class ConfigOperationKind(Enum):
-    """The kinds of operations on one key. APPEND and SUBTRACT are for values that are lists."""
-
-    SET = "set"
-    DELETE = "delete"
-    APPEND = "append"
-    SUBTRACT = "subtract"
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigOperation:
-    kind: ConfigOperationKind
-    key: str
-    value: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigAlteration:
-    """Operations on one resource, done together or not at all. The types are `records.TOPIC_RESOURCE` and `BROKER_RESOURCE`."""
-
-    resource_type: int
-    resource_name: str
-    operations: tuple[ConfigOperation, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AlterConfigs:
-    alterations: tuple[ConfigAlteration, ...]
-    validate_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigResult:
-    """The result for one resource."""
-
-    resource_type: int
-    resource_name: str
-    error: ErrorCode = ErrorCode.NONE
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ContinueConfigs:
-    """Decide the next slice of a large AlterConfigs."""
-
-    command: AlterConfigs = field(repr=False)
-    repeated: frozenset[tuple[int, str]]
-    """The resources that the request names more than once."""
-    results: tuple[ConfigResult, ...] = field(default=(), repr=False)
-    """The results of the resources that are decided: the first of the request."""
-    changed: tuple[Config, ...] = field(default=(), repr=False)
-    """The changes that are decided."""
-
-
-@dataclass(frozen=True, slots=True)
-class AlterConfigsReply:
-    offset: Offset = NOT_APPENDED
-    results: tuple[ConfigResult, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BootstrapFeatures:
-    """Finalize the features of a new cluster; nothing if they are finalized already. The first active controller decides this."""
-
-    metadata_version: int = METADATA_VERSION_MAX
-    elr_version: int = 0
-    """The level of the feature `eligible.leader.replicas.version`."""
-
-
-@dataclass(frozen=True, slots=True)
-class BootstrapFeaturesReply:
-    offset: Offset = NOT_APPENDED
-
+from quorum.controller.protocol.replies import NOT_APPENDED
+from quorum.controller.protocol.topic_commands import (
+    ContinueTopics,
+    CreatePartitions,
+    CreatePartitionsReply,
+    CreateTopics,
+    CreateTopicsReply,
+    DeleteTopics,
+    DeleteTopicsReply,
+)
 
 # --- brokers and controllers ---------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, NodeId, Offset
+from quorum.controller.protocol.replies import NOT_APPENDED
 
 
 class TopicPartition(NamedTuple):
@@ -60,5 +61,5 @@ class BalanceLeaders:
 class ElectLeadersReply:
     """The results are in the order of the partitions in the request."""
 
-    offset: Offset = -1
+    offset: Offset = NOT_APPENDED
     results: tuple[ElectionResult, ...] = ()

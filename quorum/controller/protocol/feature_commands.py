@@ -1,4 +1,4 @@
-"""The command that raises and lowers levels of features, and its reply (Kafka's UpdateFeatures, KIP-584)."""
+"""The commands that finalize the levels of features, and raise and lower them (Kafka's UpdateFeatures, KIP-584)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset, ReplicaKey, Uuid
+from metadata_log.format.records import METADATA_VERSION_MAX
 from metadata_log.image.topic_image import TopicImage
+from quorum.controller.protocol.replies import NOT_APPENDED
 
 
 class UpgradeType(Enum):
@@ -64,5 +66,19 @@ class UpdateFeatures:
 class UpdateFeaturesReply:
     """The results are in the order of the updates in the request."""
 
-    offset: Offset = -1
+    offset: Offset = NOT_APPENDED
     results: tuple[FeatureResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapFeatures:
+    """Finalize the features of a new cluster; nothing if they are finalized already. The first active controller decides this."""
+
+    metadata_version: int = METADATA_VERSION_MAX
+    elr_version: int = 0
+    """The level of the feature `eligible.leader.replicas.version`."""
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapFeaturesReply:
+    offset: Offset = NOT_APPENDED

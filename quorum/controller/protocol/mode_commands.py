@@ -11,6 +11,7 @@ from enum import Enum
 
 from metadata_log.format.ids import NodeId, Offset
 from metadata_log.format.records import FENCED_MODE, MAINTENANCE_MODE
+from quorum.controller.protocol.replies import NOT_APPENDED
 
 
 class Mode(Enum):
@@ -50,4 +51,4 @@ class BrokerModeReply:
     """The reply to `DrainBroker` and `EndBrokerMode`."""
 
     broker_id: NodeId
-    offset: Offset = -1
+    offset: Offset = NOT_APPENDED

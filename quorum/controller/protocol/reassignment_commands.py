@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset
+from quorum.controller.protocol.replies import NOT_APPENDED
 
 
 class Reassignment(NamedTuple):
@@ -44,5 +45,5 @@ class AlterPartitionReassignments:
 class AlterPartitionReassignmentsReply:
     """The results are in the order of the partitions in the request."""
 
-    offset: Offset = -1
+    offset: Offset = NOT_APPENDED
     results: tuple[ReassignmentResult, ...] = ()

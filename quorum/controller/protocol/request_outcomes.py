@@ -31,25 +31,14 @@ from metadata_log.format.ids import Offset, Uuid, uuid_text
 from metadata_log.format.records import REMEMBERED_REPLY_BYTES_MAX, RequestOutcome
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.commands import (
-    AlterConfigs,
-    AlterConfigsReply,
     Command,
     CommandReply,
-    ConfigResult,
-    ContinueConfigs,
-    ContinueTopics,
-    CreatePartitions,
-    CreatePartitionsReply,
-    CreateTopics,
-    CreateTopicsReply,
-    DeleteTopics,
-    DeleteTopicsReply,
     FenceBroker,
     FenceBrokerReply,
-    TopicResult,
     UnregisterBroker,
     UnregisterBrokerReply,
 )
+from quorum.controller.protocol.config_commands import AlterConfigs, AlterConfigsReply, ConfigResult, ContinueConfigs
 from quorum.controller.protocol.decision import ControllerError
 from quorum.controller.protocol.election_commands import (
     ElectionResult,
@@ -62,6 +51,16 @@ from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
     ReassignmentResult,
+)
+from quorum.controller.protocol.topic_commands import (
+    ContinueTopics,
+    CreatePartitions,
+    CreatePartitionsReply,
+    CreateTopics,
+    CreateTopicsReply,
+    DeleteTopics,
+    DeleteTopicsReply,
+    TopicResult,
 )
 
 R = TypeVar("R")

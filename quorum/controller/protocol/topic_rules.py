@@ -6,7 +6,7 @@ from typing import Final
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId
 from metadata_log.format.topic_names import topic_name_problem
-from quorum.controller.protocol.commands import DEFAULT_COUNT
+from quorum.controller.protocol.topic_commands import DEFAULT_COUNT
 
 RESERVED_NAMES: Final = frozenset({"@metadata", "__cluster_metadata"})
 REPLICATION_FACTOR_MAX: Final = 100

@@ -17,7 +17,9 @@ from metadata_log.format.ids import NO_LEADER, NodeId
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, ClearElr, Config
 from metadata_log.image.metadata_image import ConfigResource, MetadataImage
 from quorum.controller.partitions.election_rules import MIN_ISR_KEY, keeps_elr
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.commands import FollowUpReply
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     AlterConfigsReply,
     ConfigAlteration,
@@ -25,9 +27,7 @@ from quorum.controller.protocol.commands import (
     ConfigOperationKind,
     ConfigResult,
     ContinueConfigs,
-    FollowUpReply,
 )
-from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision, allows_transactions
 from quorum.controller.protocol.happenings import ConfigsChanged, first_few
 from quorum.controller.protocol.policy import ConfigChange

@@ -15,18 +15,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import MetadataRecord
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerView
-from quorum.controller.protocol.commands import (
-    CommandReply,
-    ContinueTopics,
-    CreatePartitions,
-    CreatePartitionsReply,
-    CreateTopics,
-    CreateTopicsReply,
-    DeleteTopics,
-    DeleteTopicsReply,
-    FollowUpReply,
-    TopicResult,
-)
+from quorum.controller.protocol.commands import CommandReply, FollowUpReply
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision, allows_transactions
 from quorum.controller.protocol.happenings import (
@@ -35,6 +24,16 @@ from quorum.controller.protocol.happenings import (
     TopicsCreated,
     TopicsDeleted,
     first_few,
+)
+from quorum.controller.protocol.topic_commands import (
+    ContinueTopics,
+    CreatePartitions,
+    CreatePartitionsReply,
+    CreateTopics,
+    CreateTopicsReply,
+    DeleteTopics,
+    DeleteTopicsReply,
+    TopicResult,
 )
 from quorum.controller.topics.topic_pieces import TopicPieces, deleted
 

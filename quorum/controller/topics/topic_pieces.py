@@ -22,7 +22,9 @@ from metadata_log.format.records import RECOVERED, TOPIC_RESOURCE, Config, Metad
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.target_replicas import target_of
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.policy import NewPartitionsRequest, NewTopicRequest
+from quorum.controller.protocol.topic_commands import (
     DEFAULT_COUNT,
     CreatePartitions,
     CreateTopics,
@@ -32,8 +34,6 @@ from quorum.controller.protocol.commands import (
     Piece,
     TopicResult,
 )
-from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.policy import NewPartitionsRequest, NewTopicRequest
 from quorum.controller.protocol.topic_rules import (
     Rejected,
     check_assignment,

@@ -16,13 +16,8 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, Offset
 from metadata_log.format.records import METADATA_VERSION
 from quorum.controller.controller import Controller
-from quorum.controller.protocol.commands import (
-    BootstrapFeatures,
-    BrokerContact,
-    Command,
-    CommandReply,
-    RegisterControllerCommand,
-)
+from quorum.controller.protocol.commands import BrokerContact, Command, CommandReply, RegisterControllerCommand
+from quorum.controller.protocol.feature_commands import BootstrapFeatures
 from quorum.core.protocol.deadlines import soonest
 from quorum.core.protocol.inputs import ConfirmReads
 from quorum.runtime.active.broker_feed import BrokerFeed

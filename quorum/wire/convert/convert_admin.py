@@ -9,24 +9,13 @@ from quorum_rpc.v1 import admin_pb2
 
 from metadata_log.format.ids import NO_LEADER
 from metadata_log.format.topic_names import TOPIC_NAME_CHARS_MAX, topic_name_problem
-from quorum.controller.protocol.commands import (
-    DEFAULT_COUNT,
+from quorum.controller.protocol.commands import FenceBrokerReply, UnregisterBrokerReply
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     AlterConfigsReply,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
-    CreatePartitions,
-    CreatePartitionsReply,
-    CreateTopics,
-    CreateTopicsReply,
-    DeleteTopics,
-    DeleteTopicsReply,
-    FenceBrokerReply,
-    NewPartitions,
-    NewTopic,
-    TopicResult,
-    UnregisterBrokerReply,
 )
 from quorum.controller.protocol.election_commands import (
     ElectionType,
@@ -35,6 +24,18 @@ from quorum.controller.protocol.election_commands import (
     TopicPartition,
 )
 from quorum.controller.protocol.mode_commands import BrokerModeReply
+from quorum.controller.protocol.topic_commands import (
+    DEFAULT_COUNT,
+    CreatePartitions,
+    CreatePartitionsReply,
+    CreateTopics,
+    CreateTopicsReply,
+    DeleteTopics,
+    DeleteTopicsReply,
+    NewPartitions,
+    NewTopic,
+    TopicResult,
+)
 from quorum.wire.convert.errors import BadMessage, item_error
 
 ENTRIES_MAX = 10_000

@@ -20,7 +20,12 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE, Endpoint
 from quorum.cli.commands.brokers.brokers import _meaning
 from quorum.cli.commands.leaders import requests_for
-from quorum.controller.protocol.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
+from quorum.controller.protocol.config_commands import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
+)
 from quorum.controller.protocol.happenings import StateReason
 from quorum.core.protocol.problem import Problem, ProblemCode
 from quorum.runtime.protocol.requests import LeaderHint, NodeStatus, Refused

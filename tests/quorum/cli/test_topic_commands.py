@@ -4,8 +4,8 @@ import pytest
 
 from metadata_log.format.ids import NO_LEADER
 from metadata_log.format.records import PartitionChange
-from quorum.controller.protocol.commands import DeleteTopicsReply
 from quorum.controller.protocol.decision import Decision
+from quorum.controller.protocol.topic_commands import DeleteTopicsReply
 from tests.quorum.cli.shapes import shape
 from tests.quorum.cli.test_cluster_commands import Ran, Run, node, run
 from tests.quorum.wire.fake_node import FakeNode

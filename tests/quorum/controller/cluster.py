@@ -19,21 +19,18 @@ from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Proven
 from quorum.controller.brokers.contact import BrokerState, state_of
 from quorum.controller.controller import Controller
 from quorum.controller.protocol.commands import (
-    BootstrapFeatures,
     BrokerContact,
     Command,
     CommandReply,
-    CreateTopics,
-    CreateTopicsReply,
     FollowUpReply,
-    NewTopic,
     RegisterBrokerCommand,
     RegisterBrokerReply,
-    TopicResult,
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import Decision
+from quorum.controller.protocol.feature_commands import BootstrapFeatures
 from quorum.controller.protocol.happenings import Happening
+from quorum.controller.protocol.topic_commands import CreateTopics, CreateTopicsReply, NewTopic, TopicResult
 
 R = TypeVar("R")
 

@@ -7,15 +7,17 @@ import pytest
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import RECOVERING, PartitionChange
 from quorum.controller.protocol.commands import (
-    AlterConfigs,
     AlterPartition,
     AlterPartitionReply,
-    ConfigAlteration,
-    ConfigOperation,
-    ConfigOperationKind,
     IsrMember,
     PartitionAlteration,
     PartitionAlterationResult,
+)
+from quorum.controller.protocol.config_commands import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
 )
 from quorum.controller.protocol.decision import ControllerError
 from tests.quorum.controller.cluster import Cluster

@@ -31,37 +31,40 @@ from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.metadata_image import MetadataImage, Provenance
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
-    AlterConfigs,
     AlterPartition,
-    BootstrapFeatures,
     BrokerContact,
     Command,
-    ConfigAlteration,
-    ConfigOperation,
-    ConfigOperationKind,
     ContinueFencing,
     ContinueShutdown,
-    CreatePartitions,
-    CreateTopics,
-    DeleteTopics,
     ElectLeaderless,
     FenceBroker,
     FenceExpiredBrokers,
     IsrMember,
-    NewPartitions,
-    NewTopic,
     PartitionAlteration,
     RegisterBrokerCommand,
     RegisterControllerCommand,
     UnregisterBroker,
 )
 from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
+)
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
-from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpgradeType
+from quorum.controller.protocol.feature_commands import BootstrapFeatures, FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode, Mode
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.protocol.request_outcomes import RequestIdentity, outcome_of
+from quorum.controller.protocol.topic_commands import (
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    NewPartitions,
+    NewTopic,
+)
 from quorum.controller.topics.config_keys import KEYS
 from tests.quorum.controller.cluster import Cluster, incarnation
 

@@ -13,13 +13,8 @@ from quorum.controller.controller import Controller
 from quorum.controller.protocol.commands import (
     AlterPartition,
     AlterPartitionReply,
-    CreatePartitions,
-    CreateTopics,
-    DeleteTopics,
     FenceBroker,
     IsrMember,
-    NewPartitions,
-    NewTopic,
     PartitionAlteration,
     UnregisterBroker,
 )
@@ -28,6 +23,13 @@ from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import ElectLeaders, TopicPartition
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode, Mode
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
+from quorum.controller.protocol.topic_commands import (
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    NewPartitions,
+    NewTopic,
+)
 from tests.quorum.controller.cluster import Cluster, registration
 
 BROKERS = 4

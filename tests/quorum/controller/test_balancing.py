@@ -4,11 +4,12 @@ import pytest
 
 from metadata_log.format.ids import NodeId
 from metadata_log.format.records import PartitionChange
-from quorum.controller.protocol.commands import CreateTopics, ElectLeaderless, FollowUpReply, NewTopic
+from quorum.controller.protocol.commands import ElectLeaderless, FollowUpReply
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import Decision
 from quorum.controller.protocol.election_commands import BalanceLeaders
 from quorum.controller.protocol.happenings import Happening, LeadersBalanced
+from quorum.controller.protocol.topic_commands import CreateTopics, NewTopic
 from tests.quorum.controller.cluster import Cluster
 from tests.quorum.controller.test_elections import back_in_sync
 

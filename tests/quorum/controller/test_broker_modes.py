@@ -32,11 +32,8 @@ from quorum.controller.protocol.commands import (
     AlterPartition,
     AlterPartitionReply,
     Command,
-    CreateTopics,
-    DeleteTopics,
     FenceBroker,
     IsrMember,
-    NewTopic,
     PartitionAlteration,
     UnregisterBroker,
 )
@@ -46,6 +43,7 @@ from quorum.controller.protocol.election_commands import ElectionType, ElectLead
 from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.controller.protocol.happenings import StateReason
 from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode, Mode
+from quorum.controller.protocol.topic_commands import CreateTopics, DeleteTopics, NewTopic
 from tests.metadata_log.image.test_delta import replayed
 from tests.quorum.controller.cluster import WALL_MS, Cluster
 

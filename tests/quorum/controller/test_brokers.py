@@ -24,15 +24,10 @@ from quorum.controller.controller import BrokerState, Controller
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AllocateProducerIdsReply,
-    AlterConfigs,
     AlterPartition,
     BrokerContact,
     Command,
-    ConfigAlteration,
-    ConfigOperation,
-    ConfigOperationKind,
     ContinueFencing,
-    DeleteTopics,
     FenceBroker,
     FenceExpiredBrokers,
     IsrMember,
@@ -42,8 +37,15 @@ from quorum.controller.protocol.commands import (
     UnregisterBroker,
 )
 from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
+)
 from quorum.controller.protocol.decision import ControllerError
 from quorum.controller.protocol.happenings import BrokerFenced, Happening, LeadersElected, StateReason
+from quorum.controller.protocol.topic_commands import DeleteTopics
 from tests.quorum.controller.cluster import Cluster, incarnation, registration
 
 SESSION_MS = ControllerConfig().session_timeout_ms

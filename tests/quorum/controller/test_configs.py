@@ -4,7 +4,7 @@ import pytest
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, Config
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     AlterConfigsReply,
     ConfigAlteration,

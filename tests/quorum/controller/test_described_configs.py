@@ -3,14 +3,14 @@
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from quorum.controller.partitions.election_rules import allows_unclean_election
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
-    NewTopic,
 )
-from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.topic_commands import NewTopic
 from quorum.controller.topics.config_keys import BROKER_KEYS, KEYS, TOPIC_KEYS
 from quorum.controller.topics.described_configs import (
     MEANINGS,

@@ -18,38 +18,41 @@ from metadata_log.format.records import (
 from quorum.controller.protocol import happenings as told
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
-    AlterConfigs,
     AlterPartition,
-    BootstrapFeatures,
     BrokerContact,
     Command,
-    ConfigAlteration,
-    ConfigOperation,
-    ConfigOperationKind,
-    ContinueConfigs,
     ContinueFencing,
     ContinueShutdown,
-    ContinueTopics,
-    CreatePartitions,
-    CreateTopics,
-    DeleteTopics,
     ElectLeaderless,
     FenceBroker,
     FenceExpiredBrokers,
     IsrMember,
-    NewPartitions,
-    NewTopic,
     PartitionAlteration,
     RegisterBrokerCommand,
     RegisterControllerCommand,
     UnregisterBroker,
 )
 from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
+    ContinueConfigs,
+)
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
-from quorum.controller.protocol.feature_commands import UpdateFeatures
+from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
 from quorum.controller.protocol.happenings import Happening, Registration, StateReason
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments
+from quorum.controller.protocol.topic_commands import (
+    ContinueTopics,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    NewPartitions,
+    NewTopic,
+)
 from tests.quorum.controller.cluster import WALL_MS, Cluster, incarnation, registration
 
 SESSION_MS: Final = ControllerConfig().session_timeout_ms

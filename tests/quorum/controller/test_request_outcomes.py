@@ -8,26 +8,26 @@ from metadata_log.image.delta import InvalidRecord, MetadataDelta
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 from metadata_log.image.replay import loading_delta
 from quorum.controller.protocol.commands import (
-    AlterConfigs,
-    AlterConfigsReply,
     Command,
     CommandReply,
-    ConfigResult,
+    FenceBroker,
+    FenceBrokerReply,
+    UnregisterBroker,
+    UnregisterBrokerReply,
+)
+from quorum.controller.protocol.config_commands import AlterConfigs, AlterConfigsReply, ConfigResult
+from quorum.controller.protocol.decision import ControllerError
+from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode, Mode
+from quorum.controller.protocol.request_outcomes import RequestIdentity, earlier_outcome, is_done, outcome_of, recalled
+from quorum.controller.protocol.topic_commands import (
     CreatePartitions,
     CreatePartitionsReply,
     CreateTopics,
     CreateTopicsReply,
     DeleteTopics,
     DeleteTopicsReply,
-    FenceBroker,
-    FenceBrokerReply,
     TopicResult,
-    UnregisterBroker,
-    UnregisterBrokerReply,
 )
-from quorum.controller.protocol.decision import ControllerError
-from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode, Mode
-from quorum.controller.protocol.request_outcomes import RequestIdentity, earlier_outcome, is_done, outcome_of, recalled
 
 TOPICS = (
     TopicResult("a", topic_id=bytes([1]) * 16, partitions=3, replication_factor=2),

@@ -6,7 +6,9 @@ import pytest
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import Config, Partition, RemoveTopic, Topic
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import ControllerError
+from quorum.controller.protocol.topic_commands import (
     CreatePartitions,
     CreatePartitionsReply,
     CreateTopics,
@@ -16,8 +18,6 @@ from quorum.controller.protocol.commands import (
     NewPartitions,
     NewTopic,
 )
-from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.decision import ControllerError
 from tests.quorum.controller.cluster import Cluster, Run
 
 

@@ -6,10 +6,8 @@ from metadata_log.format.errors import ErrorCode
 from quorum.controller.brokers.contact import BrokerState
 from quorum.controller.controller import Controller
 from quorum.controller.partitions.listing.partition_listing import TopicPlace
-from quorum.controller.protocol.commands import (
-    NewTopic,
-)
 from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.topic_commands import NewTopic
 from quorum.controller.views import describe_topics, list_brokers, list_topics
 from tests.quorum.controller.cluster import Cluster, registration
 

@@ -5,7 +5,12 @@ from collections import deque
 from metadata_log.disk.flush_ticket import FlushTicket
 from metadata_log.format.ids import ReplicaKey
 from metadata_log.format.records import BROKER_RESOURCE
-from quorum.controller.protocol.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
+from quorum.controller.protocol.config_commands import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
+)
 from quorum.runtime.flusher import Flusher
 from quorum.runtime.inbox import Inbox
 from quorum.runtime.protocol.jobs import FlushJob

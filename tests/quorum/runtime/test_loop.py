@@ -9,7 +9,12 @@ import pytest
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE
-from quorum.controller.protocol.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
+from quorum.controller.protocol.config_commands import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
+)
 from quorum.core.protocol.config import RaftConfig
 from quorum.core.protocol.inputs import RequestFailed
 from quorum.core.protocol.messages import FetchRequest, PeerRequest, PeerResponse

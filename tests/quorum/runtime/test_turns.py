@@ -12,14 +12,14 @@ from metadata_log.format.records import BROKER_RESOURCE, Endpoint, Partition, Pa
 from metadata_log.image.metadata_image import MetadataImage, Provenance
 from metadata_log.image.replay import loading_delta
 from quorum.controller.partitions.walks import PartitionWalk, Visited
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     AlterConfigsReply,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
 )
-from quorum.controller.protocol.config import ControllerConfig
 from quorum.runtime import callers, inbox
 from quorum.runtime.active import active_controller
 from quorum.runtime.active.active_controller import BEGUN_PER_TURN_MAX

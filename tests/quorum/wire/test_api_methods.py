@@ -11,7 +11,7 @@ from quorum_rpc.v1 import admin_pb2
 
 from clients.admin import AdminClient
 from clients.calls import METHODS as CLIENT_METHODS
-from quorum.controller.protocol.commands import DEFAULT_COUNT
+from quorum.controller.protocol.topic_commands import DEFAULT_COUNT
 from quorum.wire.admin import AdminService
 from quorum.wire.admin_methods import (
     CALLS,

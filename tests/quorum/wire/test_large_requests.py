@@ -4,13 +4,8 @@ import pytest
 from quorum_rpc.v1 import admin_pb2, broker_pb2
 
 from metadata_log.format.errors import ErrorCode
-from quorum.controller.protocol.commands import (
-    AlterConfigsReply,
-    ConfigResult,
-    CreateTopicsReply,
-    DeleteTopicsReply,
-    TopicResult,
-)
+from quorum.controller.protocol.config_commands import AlterConfigsReply, ConfigResult
+from quorum.controller.protocol.topic_commands import CreateTopicsReply, DeleteTopicsReply, TopicResult
 from quorum.wire.convert import convert_admin as convert
 from quorum.wire.convert.convert_broker import from_alter_partition
 from quorum.wire.convert.errors import BadMessage

@@ -9,8 +9,9 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from metadata_log.format.errors import ErrorCode
 from metaquorum import AdminClient, AdminError, MayHaveHappened
-from quorum.controller.protocol.commands import Command, CommandReply, CreateTopicsReply
+from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.controller.protocol.topic_commands import CreateTopicsReply
 from quorum.core.protocol.messages import (
     QuorumChangeRequest,
     QuorumChangeResponse,

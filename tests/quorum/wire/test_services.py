@@ -20,8 +20,9 @@ from metadata_log.image.metadata_image import MetadataImage
 from metaquorum import AdminClient, AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered
 from quorum.cli.errors import of_admin_error
 from quorum.controller import views
-from quorum.controller.protocol.commands import Command, CommandReply, DeleteTopics, DeleteTopicsReply, TopicResult
+from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.topic_commands import DeleteTopics, DeleteTopicsReply, TopicResult
 from quorum.runtime.protocol.requests import LeaderHint, Refused
 from quorum.wire.admin_methods import CALLS
 from quorum.wire.convert import convert_raft as convert

@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, Offset, Uuid
 from metadata_log.format.records import RequestOutcome, Topic
-from quorum.controller.protocol.commands import Command, CreateTopics, FenceBroker
+from quorum.controller.protocol.commands import Command, FenceBroker
 from quorum.controller.protocol.election_commands import ElectLeaders
 from quorum.controller.protocol.feature_commands import UpdateFeatures
 from quorum.controller.protocol.mode_commands import DrainBroker
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments
 from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.controller.protocol.topic_commands import CreateTopics
 from quorum.runtime.protocol.requests import Refused
 from quorum.runtime.protocol.world import Answer
 from tests.sim.history import Step

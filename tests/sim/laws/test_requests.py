@@ -4,12 +4,13 @@ import pytest
 
 from metadata_log.format.ids import Epoch, Offset
 from metadata_log.image.replay import Replay
-from quorum.controller.protocol.commands import Command, CreateTopics, FenceBroker
+from quorum.controller.protocol.commands import Command, FenceBroker
 from quorum.controller.protocol.election_commands import ElectLeaders
 from quorum.controller.protocol.feature_commands import UpdateFeatures
 from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments
 from quorum.controller.protocol.request_outcomes import RequestIdentity, outcome_of
+from quorum.controller.protocol.topic_commands import CreateTopics
 from tests.metadata_log.image.histories import LogWriter
 from tests.sim.history import Step
 from tests.sim.laws.broken import LawBroken

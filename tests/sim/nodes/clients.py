@@ -10,13 +10,21 @@ from metadata_log.format.partition_state import LEADER
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.election_rules import MIN_ISR_KEY
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.commands import Command, UnregisterBroker, UnregisterBrokerReply
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     AlterConfigsReply,
-    Command,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
+)
+from quorum.controller.protocol.election_commands import (
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersReply,
+    TopicPartition,
+)
+from quorum.controller.protocol.topic_commands import (
     CreatePartitions,
     CreatePartitionsReply,
     CreateTopics,
@@ -25,14 +33,6 @@ from quorum.controller.protocol.commands import (
     DeleteTopicsReply,
     NewPartitions,
     NewTopic,
-    UnregisterBroker,
-    UnregisterBrokerReply,
-)
-from quorum.controller.protocol.election_commands import (
-    ElectionType,
-    ElectLeaders,
-    ElectLeadersReply,
-    TopicPartition,
 )
 from quorum.runtime.protocol.requests import ReadView, Refused, SnapshotMarked
 from quorum.runtime.protocol.world import Answer, Read, SnapshotWanted, Submission

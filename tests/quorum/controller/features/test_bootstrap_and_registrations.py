@@ -10,9 +10,10 @@ from metadata_log.format.records import METADATA_VERSION, Endpoint, FeatureLevel
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.metadata_image import EMPTY_IMAGE, Provenance
 from quorum.controller.controller import Controller
-from quorum.controller.protocol.commands import BootstrapFeatures, RegisterControllerCommand
+from quorum.controller.protocol.commands import RegisterControllerCommand
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError
+from quorum.controller.protocol.feature_commands import BootstrapFeatures
 from quorum.controller.protocol.feature_gate import require_level
 from tests.quorum.controller.cluster import Cluster
 

@@ -8,7 +8,8 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE, RECOVERING, TOPIC_RESOURCE
 from quorum.controller.controller import Controller
 from quorum.controller.partitions.election_rules import allows_unclean_election, min_isr_of
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     AlterConfigsReply,
     ConfigAlteration,
@@ -16,7 +17,6 @@ from quorum.controller.protocol.commands import (
     ConfigOperationKind,
     ConfigResult,
 )
-from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.happenings import Happening, LeadersElected
 from tests.quorum.controller.cluster import Cluster
 

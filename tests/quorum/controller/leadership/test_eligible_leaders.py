@@ -23,7 +23,6 @@ from quorum.controller.partitions.election_rules import keeps_elr
 from quorum.controller.protocol.commands import (
     AlterPartition,
     AlterPartitionReply,
-    BootstrapFeatures,
     IsrMember,
     PartitionAlteration,
     RegisterBrokerReply,
@@ -31,6 +30,7 @@ from quorum.controller.protocol.commands import (
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.election_commands import ElectionType, ElectLeaders, ElectLeadersReply, TopicPartition
 from quorum.controller.protocol.feature_commands import (
+    BootstrapFeatures,
     FeatureUpdate,
     UpdateFeatures,
     UpdateFeaturesReply,

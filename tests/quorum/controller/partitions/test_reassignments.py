@@ -9,20 +9,20 @@ from metadata_log.image.metadata_image import evolved
 from quorum.controller.partitions.listing.partition_counts import PartitionCounter
 from quorum.controller.partitions.listing.partition_health import partition_health
 from quorum.controller.protocol.commands import (
-    AlterConfigs,
     AlterPartition,
     AlterPartitionReply,
     Command,
-    ConfigAlteration,
-    ConfigOperation,
-    ConfigOperationKind,
-    CreatePartitions,
     IsrMember,
-    NewPartitions,
     PartitionAlteration,
     PartitionAlterationResult,
 )
 from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
+)
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import (
     ElectionType,
@@ -38,6 +38,7 @@ from quorum.controller.protocol.reassignment_commands import (
     Reassignment,
     ReassignmentResult,
 )
+from quorum.controller.protocol.topic_commands import CreatePartitions, NewPartitions
 from quorum.controller.views import list_topics
 from tests.quorum.controller.cluster import Cluster
 

@@ -8,13 +8,17 @@ import pytest
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     AlterConfigsReply,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
     ConfigResult,
+)
+from quorum.controller.protocol.policy import NewTopicRequest, Policies, Policy
+from quorum.controller.protocol.topic_commands import (
     CreatePartitions,
     CreatePartitionsReply,
     CreateTopics,
@@ -22,8 +26,6 @@ from quorum.controller.protocol.commands import (
     NewPartitions,
     NewTopic,
 )
-from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.policy import NewTopicRequest, Policies, Policy
 from quorum.controller.topics.policy_rules import ConfigRule, PolicyRule, PolicyRules
 from tests.quorum.controller.cluster import Cluster
 

@@ -7,13 +7,16 @@ import pytest
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import TOPIC_RESOURCE, MetadataRecord, Partition, Topic
 from quorum.controller.controller import ControllerConfig, ControllerError
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.commands import Command
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     AlterConfigsReply,
-    Command,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
+)
+from quorum.controller.protocol.decision import Decision
+from quorum.controller.protocol.topic_commands import (
     CreatePartitions,
     CreatePartitionsReply,
     CreateTopics,
@@ -23,7 +26,6 @@ from quorum.controller.protocol.commands import (
     NewPartitions,
     NewTopic,
 )
-from quorum.controller.protocol.decision import Decision
 from tests.quorum.controller.cluster import Cluster
 
 SLICE = 40

@@ -17,14 +17,13 @@ from metaquorum import AdminError
 from quorum.controller.protocol.commands import (
     BrokerContact,
     Command,
-    CreateTopics,
     FenceBroker,
     FenceBrokerReply,
-    NewTopic,
     RegisterBrokerCommand,
     RegisterBrokerReply,
 )
 from quorum.controller.protocol.decision import Decision
+from quorum.controller.protocol.topic_commands import CreateTopics, NewTopic
 from quorum.core.protocol.problem import texts
 from quorum.runtime.active.decisions import LOG_INTERVAL_MS, SHOWN_MS, SHUNNED_MS
 from quorum.runtime.loop import NodeLoop

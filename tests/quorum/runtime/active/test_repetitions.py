@@ -5,25 +5,26 @@ import pytest
 from metadata_log.format.codec import decode_batch
 from metadata_log.format.ids import NodeId
 from metadata_log.format.records import METADATA_VERSION, TOPIC_RESOURCE, RequestOutcome
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.commands import Command, FenceBroker
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
-    Command,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
-    CreatePartitions,
-    CreateTopics,
-    DeleteTopics,
-    FenceBroker,
-    NewPartitions,
-    NewTopic,
 )
-from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.election_commands import ElectionType, ElectLeaders, TopicPartition
 from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.controller.protocol.mode_commands import DrainBroker
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.controller.protocol.topic_commands import (
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    NewPartitions,
+    NewTopic,
+)
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import MetadataFetch, Refused
 from quorum.runtime.protocol.world import Answer, BrokerFetch, ReplyTo, Submission

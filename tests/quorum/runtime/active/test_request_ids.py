@@ -6,26 +6,25 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId
 from metadata_log.format.records import BROKER_RESOURCE, NoOp
 from metadata_log.image.metadata_image import MetadataImage
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.commands import Command, FenceBroker, FenceBrokerReply, RegisterBrokerReply
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     AlterConfigsReply,
-    Command,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
+)
+from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.controller.protocol.topic_commands import (
     CreatePartitions,
     CreatePartitionsReply,
     CreateTopics,
     CreateTopicsReply,
-    FenceBroker,
-    FenceBrokerReply,
     NewPartitions,
     NewTopic,
-    RegisterBrokerReply,
 )
-from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.decision import ControllerError, Decision
-from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.inputs import ShutDown
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import MetadataFetch, Refused

@@ -8,18 +8,14 @@ from metadata_log.format.records import (
     FeatureRange,
     RegisterBroker,
 )
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.commands import Command, RegisterBrokerCommand, RegisterBrokerReply
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
-    Command,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
-    CreateTopics,
-    NewTopic,
-    RegisterBrokerCommand,
-    RegisterBrokerReply,
 )
-from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.happenings import (
     BrokerFenced,
     BrokerOnline,
@@ -33,6 +29,7 @@ from quorum.controller.protocol.happenings import (
     StateReason,
 )
 from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.controller.protocol.topic_commands import CreateTopics, NewTopic
 from quorum.core.protocol.inputs import ShutDown
 from quorum.runtime.active.story import FREQUENT_KEPT, TOLD_KEPT, Story, Told
 from quorum.runtime.protocol.node_config import NodeConfig

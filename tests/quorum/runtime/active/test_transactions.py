@@ -26,23 +26,24 @@ from metadata_log.format.records import (
 from metadata_log.image.replay import Replay
 from metadata_log.store.log import LogConfig
 from quorum.controller.controller import Controller
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.commands import Command, RegisterBrokerReply
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     AlterConfigsReply,
-    Command,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
+)
+from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.controller.protocol.topic_commands import (
     CreatePartitions,
     CreateTopics,
     CreateTopicsReply,
     NewPartitions,
     NewTopic,
-    RegisterBrokerReply,
 )
-from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.decision import ControllerError, Decision
-from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.inputs import ShutDown
 from quorum.core.protocol.messages import RegisterControllerRequest, RegisterControllerResponse
 from quorum.runtime.node import Node
