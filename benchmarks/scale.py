@@ -19,6 +19,7 @@ import contextlib
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -75,14 +76,17 @@ class Scale:
 
     async def _create(self) -> None:
         each = self._partitions // self._topics
-        stub = await self._cluster.leader_stub()
         requests = batched(self._new_topics(each), max(1, REQUEST_PARTITIONS // each))
+        epoch = await self._epoch()
         began = time.perf_counter()
 
         async def worker() -> None:
             for topics in requests:
                 context = self._cluster.context(timeout_ms=60_000)
-                answer = await stub.CreateTopics(admin_pb2.CreateTopicsRequest(context=context, topics=topics))
+                context.request_id = uuid.uuid4().bytes
+                request = admin_pb2.CreateTopicsRequest(context=context, topics=topics)
+                while (answer := await self._created(request)) is None:
+                    await asyncio.sleep(0.2)
                 if any(result.error.code != common_pb2.NONE for result in answer.results):
                     raise NotAcknowledged(str(answer.results[0]))
 
@@ -90,6 +94,19 @@ class Scale:
         seconds = time.perf_counter() - began
         count = each * self._topics
         self._tell("P3 partitions created a second", f"{count / seconds:,.0f} ({count:,} in {seconds:.1f} s)")
+        elections = await self._epoch() - epoch
+        self._tell("elections during the creation", str(elections), "0", elections == 0)
+
+    async def _created(self, request: admin_pb2.CreateTopicsRequest) -> admin_pb2.CreateTopicsResponse | None:
+        """Sends the request to the active controller. None: there was a failover, and the same request is to be sent again."""
+        stub = await self._cluster.leader_stub()
+        try:
+            answer: admin_pb2.CreateTopicsResponse = await stub.CreateTopics(request)
+        except grpc.aio.AioRpcError as e:
+            if e.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                raise
+            return None
+        return answer
 
     def _new_topics(self, each: int) -> Iterator[admin_pb2.NewTopic]:
         for number in range(self._topics):

@@ -7,7 +7,7 @@ An epoch has ten digits in the name, or more if needed. Snapshots are ordered by
 
     control batch   SnapshotHeader
     control batch   KRaftVersion, Voters              the quorum at that offset
-    data batches    canonical records in canonical order
+    data batches    canonical records in canonical order, partitions in columns (`metadata_log.format.partition_runs`)
     control batch   SnapshotFooter                    the log's chain at the end, the image's digest, the record count
 
 The batches have the log's format, with a chain of their own that begins with a constant.
@@ -32,8 +32,21 @@ from metadata_log.format.batch import Batch, encode, genesis_chain
 from metadata_log.format.codec import encode_record, encode_records, encode_valid
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import EPOCH_MAX, OFFSET_MAX, OffsetAndEpoch
-from metadata_log.format.records import KRaftVersion, MetadataRecord, Record, SnapshotFooter, SnapshotHeader, Voters
+from metadata_log.format.partition_runs import PartitionRun, columns_of
+from metadata_log.format.records import (
+    METADATA_VERSION,
+    RECORD_LEVELS,
+    FeatureLevel,
+    KRaftVersion,
+    MetadataRecord,
+    PartitionColumns,
+    Record,
+    SnapshotFooter,
+    SnapshotHeader,
+    Voters,
+)
 from metadata_log.image.digest import MODULUS, digest_to_bytes
+from metadata_log.image.topic_image import in_runs
 
 FORMAT_VERSION: Final = 1
 SUFFIX: Final = ".checkpoint"
@@ -96,12 +109,19 @@ def genesis(cluster_id: str, voters: Voters) -> bytes:
 
 
 def snapshot_batches(
-    meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None
+    meta: SnapshotMeta, records: Iterable[MetadataRecord | PartitionRun], digest: bytes | None = None
 ) -> Iterator[Batch]:
-    """Make the batches of a snapshot, in order, one at a time.
+    """Make the batches of a snapshot, in order, one at a time. See `snapshot_steps`."""
+    return (batch for batch in snapshot_steps(meta, records, digest) if batch is not None)
 
-    `records` are the canonical records in canonical order. `digest` is the image's digest; None: it is computed from
-    the records.
+
+def snapshot_steps(
+    meta: SnapshotMeta, records: Iterable[MetadataRecord | PartitionRun], digest: bytes | None = None
+) -> Iterator[Batch | None]:
+    """Make the batches of a snapshot, in order. A step that makes no batch packs one record, and returns None.
+
+    `records` are the canonical records in canonical order; partitions may come one by one, or in runs, which is faster.
+    `digest` is the image's digest; None: it is computed from the records.
     """
     sealer = _Sealer(meta)
     header = SnapshotHeader(FORMAT_VERSION, meta.end.offset, meta.end.epoch, meta.timestamp_ms)
@@ -109,22 +129,38 @@ def snapshot_batches(
     yield sealer.control([KRaftVersion(meta.kraft_version), meta.voters])
     pending: list[bytes] = []
     pending_bytes, count, total = 0, 0, 0
-    for record in records:
-        packed = encode_valid(record)
-        if digest is None:
-            total += int.from_bytes(hashlib.sha256(packed).digest(), "big")
+    for packed, number, hashes in _packed(in_runs(records), hashed=digest is None):
+        count += number
+        total += hashes
         if len(pending) >= DATA_BATCH_RECORDS or (pending and pending_bytes + len(packed) > DATA_BATCH_BYTES):
             yield sealer.data(pending)
-            count += len(pending)
             pending, pending_bytes = [], 0
         pending.append(packed)
         pending_bytes += len(packed)
+        yield None
     if pending:
         yield sealer.data(pending)
-        count += len(pending)
     if digest is None:
         digest = digest_to_bytes(total % MODULUS)
     yield sealer.control([SnapshotFooter(meta.chain, digest, count)])
+
+
+def _packed(pieces: Iterable[MetadataRecord | PartitionRun], *, hashed: bool) -> Iterator[tuple[bytes, int, int]]:
+    """Return the bytes of each record, the number of canonical records in it, and (if `hashed`) the sum of their hashes.
+
+    The levels of the features come first, so the level of the image is known before the first partition. Below the level of
+    `PartitionColumns` each partition is a record of its own, which release 0.1.0 reads.
+    """
+    has_columns = False
+    for piece in pieces:
+        if isinstance(piece, PartitionRun) and has_columns:
+            yield encode_valid(columns_of(piece)), len(piece.states), piece.hashes
+            continue
+        if isinstance(piece, FeatureLevel) and piece.name == METADATA_VERSION:
+            has_columns = piece.level >= RECORD_LEVELS[PartitionColumns]
+        for record in piece.records() if isinstance(piece, PartitionRun) else (piece,):
+            packed = encode_valid(record)
+            yield packed, 1, int.from_bytes(hashlib.sha256(packed).digest(), "big") if hashed else 0
 
 
 class _Sealer:

@@ -3,30 +3,35 @@
 The file is read in windows, and a batch's length is checked before memory is allocated for it.
 
     read_snapshot    verifies the whole file before it returns the first record
+    verify_snapshot  the same for a node, which believes the hashes in the columns of partitions
     read_runs        checks CRCs and chain while it reads, partitions in runs: for files that were verified before
     read_meta        reads only the first two batches and the footer, with their CRCs: for verified files
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from metadata_log.disk.failures import is_unreadable
 from metadata_log.disk.files import Directory, File
 from metadata_log.format.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, decode, verify_chain
-from metadata_log.format.codec import UnknownRecord, decode_batch, split_payload
+from metadata_log.format.codec import UnknownRecord, decode_batch, decode_record, split_payload
 from metadata_log.format.errors import LogFormatError, UnsupportedRecord
-from metadata_log.format.ids import OffsetAndEpoch
-from metadata_log.format.partition_runs import PartitionRun, PartitionRuns
+from metadata_log.format.ids import OffsetAndEpoch, uuid_text
+from metadata_log.format.partition_runs import PartitionRun, run_of
 from metadata_log.format.records import (
+    RECORD_VERSION,
+    TYPE_NUMBERS,
     KRaftVersion,
     MetadataRecord,
+    PartitionColumns,
+    Record,
     SnapshotFooter,
     SnapshotHeader,
     Voters,
 )
-from metadata_log.image.digest import DIGEST_BYTES, MODULUS, digest_to_bytes
+from metadata_log.image.digest import DIGEST_BYTES, MODULUS, digest_to_bytes, partitions_hash
 from snapshots.format import (
     FIRST_CHAIN,
     FORMAT_VERSION,
@@ -36,8 +41,10 @@ from snapshots.format import (
     snapshot_name,
 )
 
-T = TypeVar("T")
-
+_COLUMNS_MARK: Final = bytes((TYPE_NUMBERS[PartitionColumns], RECORD_VERSION))
+"""The first bytes of `PartitionColumns` after its array's head: type and version."""
+HashesOf: TypeAlias = Callable[[PartitionColumns], tuple[int, int]]
+"""Returns the sum of the hashes of the partitions in a record, and their number."""
 _WINDOW_BYTES: Final = 4 << 20
 _FOOTER_SIZES: Final = tuple(HEADER_BYTES + 3 + 2 * (2 + DIGEST_BYTES) + count_bytes for count_bytes in (1, 2, 3, 5, 9))
 """Possible sizes of a footer's batch: MessagePack writes a count in one of these lengths."""
@@ -62,13 +69,21 @@ def read_snapshot(directory: Directory, end: OffsetAndEpoch, *, part: bool = Fal
         SnapshotCorrupt: the snapshot is damaged; the text names file and position.
         FileNotFoundError: the snapshot does not exist.
     """
+    footer, meta = _verified(directory, end, part, _checked_hashes)
     name = part_name(end) if part else snapshot_name(end)
-    file = directory.open(name)
-    try:
-        footer, meta = _verify(file, f"{directory.path_text}/{name}", end)
-    finally:
-        file.close()
-    return SnapshotContents(meta, footer.digest, footer.record_count, _records(directory, name))
+    return SnapshotContents(meta, footer.digest, footer.record_count, records_of(directory, name))
+
+
+def verify_snapshot(directory: Directory, end: OffsetAndEpoch, *, part: bool = False) -> SnapshotMeta:
+    """Verify the snapshot at `end` like `read_snapshot`, but believe the hashes in the columns of partitions.
+
+    A node verifies its snapshots at each start. CRCs and chain find all damage of the disk, and computing the hashes of two
+    million partitions would take most of the start. Only `read_snapshot` finds that a writer packed a partition wrongly.
+
+    Raises:
+        SnapshotCorrupt, FileNotFoundError: as `read_snapshot`.
+    """
+    return _verified(directory, end, part, _named_hashes)[1]
 
 
 def read_runs(directory: Directory, end: OffsetAndEpoch) -> Iterator[MetadataRecord | PartitionRun]:
@@ -149,7 +164,18 @@ def unreadable_is_damaged() -> Iterator[None]:
         raise SnapshotCorrupt(f"the disk cannot read the snapshot, which is treated as damaged: {e}") from e
 
 
-def _verify(file: File, path: str, end: OffsetAndEpoch) -> tuple[SnapshotFooter, SnapshotMeta]:
+def _verified(
+    directory: Directory, end: OffsetAndEpoch, part: bool, hashes_of: HashesOf
+) -> tuple[SnapshotFooter, SnapshotMeta]:
+    name = part_name(end) if part else snapshot_name(end)
+    file = directory.open(name)
+    try:
+        return _verify(file, f"{directory.path_text}/{name}", end, hashes_of)
+    finally:
+        file.close()
+
+
+def _verify(file: File, path: str, end: OffsetAndEpoch, hashes_of: HashesOf) -> tuple[SnapshotFooter, SnapshotMeta]:
     header: SnapshotHeader | None = None
     quorum: tuple[int, Voters] | None = None
     footer: SnapshotFooter | None = None
@@ -169,7 +195,7 @@ def _verify(file: File, path: str, end: OffsetAndEpoch) -> tuple[SnapshotFooter,
         elif batch.is_control:
             footer = _footer(batch, path, position)
         else:
-            hashed, number = _hash_records(batch, path, position)
+            hashed, number = _hash_records(batch, path, position, hashes_of)
             total += hashed
             count += number
         if {batch.first_timestamp_ms, batch.last_timestamp_ms} != {header.last_contained_log_timestamp_ms}:
@@ -192,13 +218,39 @@ def _check_sums(footer: SnapshotFooter, count: int, digest: bytes, path: str, po
         raise SnapshotCorrupt.at(path, position, reason + footer.digest.hex()[:16])
 
 
-def _hash_records(batch: Batch, path: str, position: int) -> tuple[int, int]:
-    """Return the sum of the records' hashes, each over the record's packed bytes, and the number of records."""
+def _hash_records(batch: Batch, path: str, position: int, hashes_of: HashesOf) -> tuple[int, int]:
+    """Return the sum of the canonical records' hashes, and the number of these records."""
+    total = count = 0
     try:
-        packed = split_payload(batch.payload, batch.record_count)
+        for packed in split_payload(batch.payload, batch.record_count):
+            record = decode_record(packed) if packed.startswith(_COLUMNS_MARK, 1) else None
+            if isinstance(record, PartitionColumns):
+                hashes, partitions = hashes_of(record)
+            else:
+                hashes, partitions = int.from_bytes(hashlib.sha256(packed).digest(), "big"), 1
+            total += hashes
+            count += partitions
     except LogFormatError as e:
         raise SnapshotCorrupt.at(path, position, str(e)) from e
-    return sum(int.from_bytes(hashlib.sha256(record).digest(), "big") for record in packed), len(packed)
+    return total, count
+
+
+def _named_hashes(record: PartitionColumns) -> tuple[int, int]:
+    return int.from_bytes(record.hashes, "big"), record.partition_count
+
+
+def _checked_hashes(record: PartitionColumns) -> tuple[int, int]:
+    """Return the sum of the hashes of the partitions, computed from the partitions, and their number.
+
+    Raises:
+        LogFormatError: the columns do not fit each other, or the record names another sum.
+    """
+    run = run_of(record)
+    hashes = partitions_hash(run.topic_id, run.first, run.states) % MODULUS
+    if hashes != run.hashes:
+        last = run.first + len(run.states) - 1
+        raise LogFormatError(f"partitions {run.first} to {last} of topic {uuid_text(run.topic_id)} have another hash")
+    return hashes, len(run.states)
 
 
 def _control(batch: Batch, path: str, position: int) -> list[object]:
@@ -263,39 +315,36 @@ def _footer_at_end(file: File, path: str) -> SnapshotFooter:
 
 def _runs(directory: Directory, name: str) -> Iterator[MetadataRecord | PartitionRun]:
     path = f"{directory.path_text}/{name}"
-    runs = PartitionRuns()
     file = directory.open(name)
     try:
         for position, batch in batches_of(file, path):
             if batch.is_control:
                 continue
             try:
-                for each in runs.read(batch.payload, batch.record_count):
-                    yield cast(MetadataRecord | PartitionRun, _known(each, path, position))
+                for record in decode_batch(batch):
+                    yield run_of(record) if isinstance(record, PartitionColumns) else _known(record, path, position)
+            except (UnsupportedRecord, SnapshotCorrupt):
+                raise
             except LogFormatError as e:
                 raise SnapshotCorrupt.at(path, position, str(e)) from e
     finally:
         file.close()
 
 
-def _known(record: T, path: str, position: int) -> T:
+def _known(record: Record | UnknownRecord, path: str, position: int) -> MetadataRecord:
     if isinstance(record, UnknownRecord):
         raise UnsupportedRecord(f"{path}, position {position}: a record of type {record.type_number}")
-    return record
+    return cast(MetadataRecord, record)
 
 
-def _records(directory: Directory, name: str) -> Iterator[MetadataRecord]:
-    path = f"{directory.path_text}/{name}"
-    file = directory.open(name)
-    try:
-        for position, batch in batches_of(file, path):
-            if batch.is_control:
-                continue
-            try:
-                records = decode_batch(batch)
-            except LogFormatError as e:
-                raise SnapshotCorrupt.at(path, position, str(e)) from e
-            for record in records:
-                yield cast(MetadataRecord, _known(record, path, position))
-    finally:
-        file.close()
+def records_of(directory: Directory, name: str) -> Iterator[MetadataRecord]:
+    """Read the records of the snapshot in this file, partitions one by one. CRCs and chain are checked, and the digest is not.
+
+    Raises:
+        SnapshotCorrupt, UnsupportedRecord: as `read_runs`.
+    """
+    for piece in _runs(directory, name):
+        if isinstance(piece, PartitionRun):
+            yield from piece.records()
+        else:
+            yield piece

@@ -8,7 +8,8 @@ as the newest, and stays for inspection.
 Files with other names are ignored.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from metadata_log.disk.failures import is_unreadable
@@ -28,7 +29,7 @@ from snapshots.format import (
     snapshot_name,
 )
 from snapshots.policy import RetentionPolicy, SnapshotSize
-from snapshots.reader import read_meta, read_snapshot, unreadable_is_damaged
+from snapshots.reader import read_meta, unreadable_is_damaged, verify_snapshot
 from snapshots.writer import SnapshotInfo, write_image, write_records
 
 __all__ = [
@@ -144,7 +145,7 @@ class SnapshotStore:
     def _is_whole(self, end: OffsetAndEpoch) -> bool:
         if end not in self._verified:
             try:
-                read_snapshot(self.directory, end)
+                verify_snapshot(self.directory, end)
             except LogFormatError:
                 return False
             self._verified.add(end)
@@ -159,7 +160,7 @@ class SnapshotStore:
         """
         if end in self._verified:
             return read_meta(self.directory, end)
-        meta = read_snapshot(self.directory, end).meta
+        meta = verify_snapshot(self.directory, end)
         self._verified.add(end)
         return meta
 
@@ -213,15 +214,20 @@ class SnapshotStore:
 
     def write(self, meta: SnapshotMeta, image: MetadataImage) -> SnapshotInfo:
         """Write the snapshot of `image`; may run on another thread. See `writer`."""
-        self._writing.add(meta.end)
+        with self.writing(meta.end):
+            return write_image(self.directory, meta, image)
+
+    @contextmanager
+    def writing(self, end: OffsetAndEpoch) -> Iterator[None]:
+        """Keep the unfinished snapshot that a `SnapshotWriter` writes inside of the block. At the end it counts as verified."""
+        self._writing.add(end)
         try:
-            was_there = self.directory.exists(snapshot_name(meta.end))
-            info = write_image(self.directory, meta, image)
+            was_there = self.directory.exists(snapshot_name(end))
+            yield
         finally:
-            self._writing.discard(meta.end)
+            self._writing.discard(end)
         if not was_there:
-            self._verified.add(meta.end)
-        return info
+            self._verified.add(end)
 
     def write_part(self, end: OffsetAndEpoch, position: int, data: bytes) -> None:
         """Store a chunk of a download. Position 0 begins a new download and drops any other one.
@@ -297,7 +303,7 @@ class SnapshotStore:
         file = part[1]
         try:
             with unreadable_is_damaged():
-                meta = read_snapshot(self.directory, end, part=True).meta
+                meta = verify_snapshot(self.directory, end, part=True)
             if chain not in (None, meta.chain):
                 raise SnapshotCorrupt(
                     f"snapshot {end} has another chain than this log at its end; the download was deleted"

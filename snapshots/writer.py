@@ -4,14 +4,15 @@ The order is: write `.part`, fsync, rename, fsync of the directory. The writer u
 of its own, so it may run on any thread.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from metadata_log.disk.files import Directory
+from metadata_log.disk.files import Directory, File
 from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.partition_runs import PartitionRun
 from metadata_log.format.records import MetadataRecord
 from metadata_log.image.metadata_image import MetadataImage
-from snapshots.format import SnapshotMeta, part_name, snapshot_batches, snapshot_name
+from snapshots.format import SnapshotMeta, part_name, snapshot_name, snapshot_steps
 
 WRITE_BYTES = 1 << 20
 """About how many bytes the writer collects for one write."""
@@ -28,39 +29,108 @@ class SnapshotInfo(NamedTuple):
 def write_image(directory: Directory, meta: SnapshotMeta, image: MetadataImage) -> SnapshotInfo:
     """Write the snapshot of `image`, which must be the state at `meta.end`."""
     assert image.provenance.offset == meta.end.offset, (image.provenance, meta.end)
-    return write_records(directory, meta, image.canonical_records(), image.digest_bytes)
+    return write_records(directory, meta, image.canonical_pieces(), image.digest_bytes)
+
+
+def image_writer(directory: Directory, meta: SnapshotMeta, image: MetadataImage) -> "SnapshotWriter":
+    """Return the steps of `write_image`."""
+    assert image.provenance.offset == meta.end.offset, (image.provenance, meta.end)
+    return SnapshotWriter(directory, meta, image.canonical_pieces(), image.digest_bytes)
 
 
 def write_records(
-    directory: Directory, meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None
+    directory: Directory,
+    meta: SnapshotMeta,
+    records: Iterable[MetadataRecord | PartitionRun],
+    digest: bytes | None = None,
 ) -> SnapshotInfo:
     """Write the snapshot of these canonical records. Do nothing if a snapshot with this end exists.
 
     Raises:
         OSError, FlushFailed: the disk failed; a `.part` file may remain, which the next start removes.
     """
-    name = snapshot_name(meta.end)
-    if directory.exists(name):
-        return SnapshotInfo(meta.end, _size(directory, name), meta.timestamp_ms)
-    file = directory.open(part_name(meta.end), create=True)
+    writer = SnapshotWriter(directory, meta, records, digest)
     try:
-        file.truncate(0)
-        position = 0
-        pending = bytearray()
-        for batch in snapshot_batches(meta, records, digest):
-            pending += batch.data
-            if len(pending) >= WRITE_BYTES:
-                file.write_at(position, bytes(pending))
-                position += len(pending)
-                pending.clear()
-        file.write_at(position, bytes(pending))
-        position += len(pending)
-        file.flush()
+        writer.begin()
+        for _ in writer.slices():
+            if writer.has_chunk:
+                writer.write()
+        return writer.finish()
     finally:
-        file.close()
-    directory.rename(part_name(meta.end), name)
-    directory.flush()
-    return SnapshotInfo(meta.end, position, meta.timestamp_ms)
+        writer.close()
+
+
+class SnapshotWriter:
+    """Writes one snapshot in steps: `begin`, then `slices` with `write` in between, then `finish`; at last `close`.
+
+    Only `slices` computes, and only the other steps use the disk. So an event loop can take the slices between its other
+    work, and leave the other steps to a thread.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        meta: SnapshotMeta,
+        records: Iterable[MetadataRecord | PartitionRun],
+        digest: bytes | None = None,
+    ) -> None:
+        self._directory = directory
+        self._meta = meta
+        self._steps = snapshot_steps(meta, records, digest)
+        self._file: File | None = None
+        self._pending = bytearray()
+        self._position = 0
+
+    def begin(self) -> None:
+        """Open the `.part` file, unless a snapshot with this end exists."""
+        if not self._directory.exists(snapshot_name(self._meta.end)):
+            self._file = self._directory.open(part_name(self._meta.end), create=True)
+            self._file.truncate(0)
+
+    def slices(self) -> Iterator[None]:
+        """Make the bytes of the snapshot. A slice makes those of one record, of at most 1,000 partitions."""
+        if self._file is not None:
+            for batch in self._steps:
+                if batch is not None:
+                    self._pending += batch.data
+                yield
+
+    @property
+    def has_chunk(self) -> bool:
+        """True if there are enough bytes for a write."""
+        return len(self._pending) >= WRITE_BYTES
+
+    def write(self) -> None:
+        """Write the bytes that are there.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        assert self._file is not None
+        self._file.write_at(self._position, bytes(self._pending))
+        self._position += len(self._pending)
+        self._pending.clear()
+
+    def finish(self) -> SnapshotInfo:
+        """Write the rest, and give the snapshot its name.
+
+        Raises:
+            OSError, FlushFailed: the disk failed.
+        """
+        name = snapshot_name(self._meta.end)
+        if self._file is None:
+            return SnapshotInfo(self._meta.end, _size(self._directory, name), self._meta.timestamp_ms)
+        self.write()
+        self._file.flush()
+        self.close()
+        self._directory.rename(part_name(self._meta.end), name)
+        self._directory.flush()
+        return SnapshotInfo(self._meta.end, self._position, self._meta.timestamp_ms)
+
+    def close(self) -> None:
+        """Close the file, after the last step or after an error."""
+        if self._file is not None:
+            self._file.close()
 
 
 def _size(directory: Directory, name: str) -> int:

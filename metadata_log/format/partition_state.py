@@ -9,6 +9,7 @@ States are plain tuples of plain tuples, numbers and bytes. Python's garbage col
 two visits; it would visit a `NamedTuple` for ever.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar, cast
 
 from metadata_log.format.ids import NO_LEADER, ZERO_UUID, NodeId, Uuid
@@ -35,6 +36,7 @@ LAST_KNOWN_ELR: Final = 10
 """Positions in a state of the fields that code reads one by one."""
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 _POOL_MAX: Final = 1 << 16
 _lists: dict[NodeIds, NodeIds] = {}
@@ -50,9 +52,7 @@ def _interned(pool: dict[T, T], value: T) -> T:
     """Return the first object of the pool that equals `value`. Thread-safe: `setdefault` is one step of the
     interpreter.
     """
-    if len(pool) >= _POOL_MAX:
-        pool.clear()
-    return pool.setdefault(value, value)
+    return _with_room(pool).setdefault(value, value)
 
 
 def _intern_ids(ids: NodeIds) -> NodeIds:
@@ -62,12 +62,38 @@ def _intern_ids(ids: NodeIds) -> NodeIds:
     known = _lists.get(ids)
     if known is not None:
         return known
-    if len(_node_ids) >= _POOL_MAX:
-        _node_ids.clear()
-    return _interned(_lists, tuple(map(_node_ids.setdefault, ids, ids)))
+    return _interned(_lists, tuple(shared_ids(ids)))
 
 
-def _intern_directories(directories: tuple[Uuid, ...]) -> tuple[Uuid, ...]:
+def shared_ids(ids: Sequence[NodeId]) -> Iterable[NodeId]:
+    """Return equal ids, each of them one object for all partitions."""
+    return map(_with_room(_node_ids).setdefault, ids, ids)
+
+
+def shared_lists(lists: Sequence[NodeIds]) -> list[NodeIds]:
+    """Return equal lists, each of them one object for all partitions. The ids are shared already."""
+    return [*map(_with_room(_lists).setdefault, lists, lists)]
+
+
+def shared_states(states: Sequence[PartitionState]) -> list[PartitionState]:
+    """Return equal states, each of them one object for all partitions. The parts of the states are shared already."""
+    return [*map(_with_room(_states).setdefault, states, states)]
+
+
+def are_sound_replicas(lists: Sequence[NodeIds]) -> bool:
+    """Return True if each list can be the replicas of a partition: no list is empty, and no id is negative or there twice."""
+    sizes = [*map(len, lists)]
+    return all(sizes) and [*map(len, map(set, lists))] == sizes and min(map(min, lists)) >= 0
+
+
+def _with_room(pool: dict[T, U]) -> dict[T, U]:
+    """Return the pool, emptied if it is full."""
+    if len(pool) >= _POOL_MAX:
+        pool.clear()
+    return pool
+
+
+def intern_directories(directories: tuple[Uuid, ...]) -> tuple[Uuid, ...]:
     known = _directories.get(directories)
     if known is not None:
         return known
@@ -92,7 +118,7 @@ def _with_shared_parts(state: PartitionState) -> PartitionState:
         recovery,
         leader_epoch,
         partition_epoch,
-        _intern_directories(directories) if directories else (),
+        intern_directories(directories) if directories else (),
         _intern_ids(elr) if elr else (),
         _intern_ids(last_elr) if last_elr else (),
     )
@@ -152,7 +178,7 @@ def merge(state: PartitionState, change: PartitionChange) -> PartitionState:
     if change.isr is not None:
         isr = replicas if change.isr == replicas else _intern_ids(change.isr)
     if change.directories is not None:
-        directories = _intern_directories(change.directories)
+        directories = intern_directories(change.directories)
     if change.leader is not None:
         leader = _interned(_node_ids, change.leader)
         leader_epoch += 1

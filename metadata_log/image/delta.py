@@ -138,11 +138,6 @@ class MetadataDelta(TopicDelta):
         Raises:
             InvalidRecord: the records do not fit; drop the delta.
         """
-        if self.level < METADATA_VERSION_MAX and any(map(any, map(_NEWER_FIELDS, run.states))):
-            for at, record in enumerate(run.records(), place):
-                problem = level_problem(record, self.level)
-                if problem is not None:
-                    raise InvalidRecord(at, problem)
         try:
             self._extend(run)
         except Misfit as e:

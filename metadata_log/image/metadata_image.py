@@ -18,13 +18,14 @@ modes to registered brokers; request ids and slots are one to one.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, Uuid
+from metadata_log.format.partition_runs import PartitionRun
 from metadata_log.format.records import (
     METADATA_VERSION,
     METADATA_VERSION_MIN,
@@ -42,7 +43,6 @@ from metadata_log.format.records import (
     RegisterBroker,
     RegisterController,
     RequestOutcome,
-    Topic,
     UserScramCredential,
 )
 from metadata_log.image.canonical_order import by_quota
@@ -195,14 +195,23 @@ class MetadataImage:
     # --- all of it ---
 
     def canonical_records(self) -> Iterator[MetadataRecord]:
-        """Return every canonical record in canonical order: the content of a snapshot, the same bytes on every node."""
+        """Return every canonical record in canonical order."""
+        return cast(Iterator[MetadataRecord], self._canonical(TopicImage.partitions))
+
+    def canonical_pieces(self) -> Iterator[MetadataRecord | PartitionRun]:
+        """Return every canonical record in canonical order, with partitions in runs: what a snapshot is made of."""
+        return self._canonical(TopicImage.runs)
+
+    def _canonical(
+        self, partitions: Callable[[TopicImage], Iterator[Partition | PartitionRun]]
+    ) -> Iterator[MetadataRecord | PartitionRun]:
         for feature, level in self.features.items():
             yield FeatureLevel(feature, level)
         yield from self.controllers.values()
         yield from self.brokers.values()
         for topic in self.topics():
-            yield Topic(topic.name, topic.topic_id)
-            yield from topic.partitions()
+            yield topic.record
+            yield from partitions(topic)
         for (resource_type, resource_name), config in self.configs.items():
             for key in sorted(config):
                 yield Config(resource_type, resource_name, key, config[key])

@@ -119,7 +119,7 @@ class TopicDelta(ImageEditor):
         editor = self._open.get(run.topic_id) or self._open_topic(run.topic_id)
         if run.first != editor.partition_count:
             raise _not_next(editor, run.first)
-        editor.extend(run.states, run.hashes)
+        editor.extend(run)
         self._partition_count += len(run.states)
         self._record_count += len(run.states)
 

@@ -13,12 +13,13 @@ a dict from broker to topics would cost over 100 bytes a partition in a cluster 
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Final, TypeAlias, cast
 
 from metadata_log.format.ids import NodeId, Uuid
+from metadata_log.format.partition_runs import RUN_PARTITIONS_MAX, PartitionRun, run_length
 from metadata_log.format.partition_state import (
     ADDING,
     REMOVING,
@@ -28,7 +29,7 @@ from metadata_log.format.partition_state import (
     misfit,
     partition_of,
 )
-from metadata_log.format.records import Partition, Topic
+from metadata_log.format.records import MetadataRecord, Partition, Topic
 from metadata_log.image.digest import MODULUS, partition_hash, partitions_hash, record_hash
 
 CHUNK_PARTITIONS: Final = 64
@@ -94,6 +95,14 @@ class TopicImage:
         for number, state in enumerate(self.states()):
             yield partition_of(topic_id, number, state)
 
+    def runs(self) -> Iterator[PartitionRun]:
+        """Return the partitions in runs, as a snapshot has them."""
+        states = [*self.states()]
+        if states and run_length(states) == len(states):
+            yield PartitionRun(self.topic_id, 0, states, (self.digest - record_hash(self.record)) % MODULUS)
+        else:
+            yield from runs_of(self.topic_id, states)
+
     def has_replica_on(self, broker_id: NodeId) -> bool:
         """Return True if any partition names the broker as a replica."""
         ids = self.broker_ids
@@ -107,8 +116,41 @@ class TopicImage:
                 if broker_id in state[REPLICAS]:
                     yield number
 
+    @property
+    def record(self) -> Topic:
+        """The canonical record of the topic itself."""
+        return Topic(self.name, self.topic_id)
+
     def __repr__(self) -> str:
         return f"TopicImage({self.name!r}, {self.partition_count} partitions)"
+
+
+def runs_of(topic_id: Uuid, states: Sequence[PartitionState], first: int = 0) -> Iterator[PartitionRun]:
+    """Return all partitions of a topic, or those from `first` on, in runs, and compute the sums of their hashes."""
+    done = 0
+    while done < len(states):
+        length = run_length(states[done : done + RUN_PARTITIONS_MAX])
+        run, number = states[done : done + length], first + done
+        yield PartitionRun(topic_id, number, run, partitions_hash(topic_id, number, run) % MODULUS)
+        done += length
+
+
+def in_runs(records: Iterable[MetadataRecord | PartitionRun]) -> Iterator[MetadataRecord | PartitionRun]:
+    """Return canonical records in the same order, with the partitions of each topic in runs."""
+    topic_id, first = b"", 0
+    states: list[PartitionState] = []
+    for record in records:
+        is_partition = type(record) is Partition
+        if states and not (is_partition and record[:2] == (topic_id, first + len(states))):
+            yield from runs_of(topic_id, states, first)
+            states = []
+        if not is_partition:
+            yield record
+            continue
+        if not states:
+            topic_id, first = cast(Partition, record)[:2]
+        states.append(cast(Partition, record)[2:])
+    yield from runs_of(topic_id, states, first)
 
 
 class TopicEditor:
@@ -185,9 +227,10 @@ class TopicEditor:
         replicas = state[REPLICAS]
         self._appended[replicas] = self._appended.get(replicas, 0) + 1
 
-    def extend(self, states: list[PartitionState], hashes: int) -> None:
-        """Add the next partitions. `hashes` is the sum of the hashes of their records."""
+    def extend(self, run: PartitionRun) -> None:
+        """Add the next partitions."""
         self._hash_appended()
+        states = run.states
         room = -self.partition_count % CHUNK_PARTITIONS
         if room:
             self._own(len(self._chunks) - 1).extend(states[:room])
@@ -195,7 +238,8 @@ class TopicEditor:
             self._chunks.append(tuple(states[start : start + CHUNK_PARTITIONS]))
         self.partition_count += len(states)
         self._hashed = self.partition_count
-        self.digest += hashes
+        self._reassigning.update([at for at, state in enumerate(states, run.first) if state[REMOVING] or state[ADDING]])
+        self.digest += run.hashes
         moves = self._replica_moves
         for broker_id, count in Counter(chain.from_iterable(map(itemgetter(REPLICAS), states))).items():
             moves[broker_id] = moves.get(broker_id, 0) + count

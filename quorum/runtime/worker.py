@@ -1,22 +1,24 @@
-"""Long jobs beside the turns: writing a snapshot and reading the log again on a thread, loading a snapshot in slices.
+"""Long jobs beside the turns: reading the log again on a thread, writing or loading a snapshot in slices.
 
-*A snapshot is loaded on the event loop*, in slices of a few milliseconds between the turns, and not on a thread. A thread that
-computes shares one interpreter with the event loop, and the loop asks for the interpreter after each system call. Example: a
-machine with two cores starts three controllers, each with a snapshot of 540,000 partitions, and other processes compute too.
+*A snapshot is loaded and written on the event loop*, in slices of a few milliseconds between the turns; the thread has only the
+work that waits for the disk. A thread that computes shares one interpreter with the event loop, and the loop asks for the
+interpreter after each system call. Example: a machine with two cores starts three controllers, each with a snapshot of 540,000
+partitions, and other processes compute too.
   1. On controller 1 a thread loads. The kernel takes the core from this thread, which holds the interpreter meanwhile.
   2. The event loop of controller 1 waits some 20 ms until the thread gets a core again and gives way. A turn with thirty system
      calls takes 600 ms, a follower's fetch is not answered within the fetch timeout, and the leader falls. This repeats until
      the images are loaded.
   3. With slices, no thread competes for the interpreter. A message waits for the end of one slice.
-Four starts of this kind had 1, 1, 2 and 2 elections with slices, and 1, 2, 3 and 4 with a thread.
+Four starts of this kind had 1, 1, 2 and 2 elections with slices, and 1, 2, 3 and 4 with a thread. In the same way a thread that
+wrote a snapshot of 1,000,000 partitions delayed every write of a client by up to 370 ms.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from quorum.runtime.protocol.jobs import Job, LoadSnapshotJob
+from quorum.runtime.protocol.jobs import Job, LoadSnapshotJob, WriteSnapshotJob
 from quorum.runtime.protocol.surroundings import Clock
 from quorum.runtime.protocol.world import JobDone
 from service_kit.process.switches import frequent_switches
@@ -31,7 +33,7 @@ machine each step that had to wait for a slice would take 15 ms."""
 
 
 class Worker:
-    """One thread, and the loads on the event loop."""
+    """One thread, and the slices on the event loop."""
 
     def __init__(self, clock: Clock, count: Callable[[Job, float], None], done: Callable[[JobDone], None]) -> None:
         """Calls `count` with each finished job and its seconds, on any thread, and `done` on the event loop."""
@@ -65,21 +67,38 @@ class Worker:
 
     async def _work(self, job: Job) -> None:
         if isinstance(job, LoadSnapshotJob):
-            self._done(await self._load(job))
+            self._done(await self._in_slices(job, self._load(job)))
+        elif isinstance(job, WriteSnapshotJob):
+            self._done(await self._in_slices(job, self._write(job)))
         else:
             self._done(await self._on_thread(lambda: self.run(job)))
 
-    async def _load(self, job: LoadSnapshotJob) -> JobDone:
+    async def _in_slices(self, job: Job, work: Awaitable[None]) -> JobDone:
         began_us = self._clock.elapsed_us()
         try:
-            await self._on_thread(job.begin)
-            slices = job.slices()
-            while self._take_slice(slices):
-                await asyncio.sleep(REST_S)
-            await self._on_thread(job.finish)
+            await work
         except Exception as e:
             return JobDone(job, e)
         return self._finished(job, began_us)
+
+    async def _load(self, job: LoadSnapshotJob) -> None:
+        await self._on_thread(job.begin)
+        slices = job.slices()
+        while self._take_slice(slices):
+            await asyncio.sleep(REST_S)
+        await self._on_thread(job.finish)
+
+    async def _write(self, job: WriteSnapshotJob) -> None:
+        writer = job.writer()
+        with job.store.writing(job.meta.end):
+            try:
+                await self._on_thread(writer.begin)
+                slices = writer.slices()
+                while self._take_slice(slices):
+                    await (self._on_thread(writer.write) if writer.has_chunk else asyncio.sleep(REST_S))
+                job.written = await self._on_thread(writer.finish)
+            finally:
+                writer.close()
 
     def _take_slice(self, slices: Iterator[None]) -> bool:
         """Works for `SLICE_US`. Returns False at the end."""

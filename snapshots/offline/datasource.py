@@ -19,14 +19,14 @@ only. The workers open the files themselves, so a log in an object store is read
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from metadata_log.format.batch import Batch
-from metadata_log.format.codec import decode_batch, split_payload
+from metadata_log.format.codec import encode_valid
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
 from metadata_log.format.records import MetadataRecord
@@ -35,7 +35,7 @@ from snapshots.offline.inputs import NodeLog, find_logs
 from snapshots.offline.readonly import ReadOnlyDirectory
 from snapshots.offline.scan import FileRange, Scanned, scan, split
 from snapshots.offline.schema import TABLES, BatchBuilder, spark_schema
-from snapshots.reader import batches_of
+from snapshots.reader import records_of
 
 SPLIT_BYTES: Final = 32 << 20
 
@@ -205,12 +205,5 @@ def _entities(scanned: Iterator[Scanned], settings: Settings, until: Offset | No
 
 
 def _snapshot_records(directory: ReadOnlyDirectory, name: str) -> Iterator[tuple[MetadataRecord, bytes]]:
-    file = directory.open(name)
-    try:
-        for _, batch in batches_of(file, f"{directory.path_text}/{name}"):
-            if not batch.is_control:
-                packed = split_payload(batch.payload, batch.record_count)
-                records: list[Any] = decode_batch(batch)
-                yield from zip(records, packed, strict=True)
-    finally:
-        file.close()
+    for record in records_of(directory, name):
+        yield record, encode_valid(record)

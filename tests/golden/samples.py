@@ -24,9 +24,11 @@ from metadata_log.format.records import (
     FeatureRange,
     KRaftVersion,
     LeaderChange,
+    ListColumn,
     NoOp,
     Partition,
     PartitionChange,
+    PartitionColumns,
     ProducerIds,
     QuotaEntity,
     Record,
@@ -101,6 +103,23 @@ RECORDS: tuple[Record, ...] = (
     BrokerMode(7, FENCED_MODE, "its disk is slow", 1_700_000_000_000),
     BrokerMode(8, MAINTENANCE_MODE),
     BrokerMode(7, NO_MODE),
+    PartitionColumns(
+        ID_A,
+        5,
+        2,
+        HASH,
+        (
+            ListColumn(b"\x01\x03", b"\x02\x00\x65\x00\x66\x00\x67\x00\x66\x00\x67\x00\x65"),
+            ListColumn(b"", b""),
+            ListColumn(b"", b""),
+            ListColumn(b"", b""),
+            ListColumn(b"", b""),
+            ListColumn(b"\x01\x01\x00", b"\x01\x65"),
+            ListColumn(b"\x01\x03", b"\x01\x00\x01\x00\x00\x00\x01"),
+        ),
+        (b"\x01\x65\x66", b"", b"\x01\x07", b"\x02\x01\x00\x00\x09"),
+        (ID_B, ID_C),
+    ),
 )
 
 

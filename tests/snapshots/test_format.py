@@ -6,14 +6,25 @@ import random
 import pytest
 
 from metadata_log.format.batch import BATCH_BYTES_MAX
-from metadata_log.format.codec import encode_record
+from metadata_log.format.codec import decode_batch, encode_record
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import EPOCH_MAX, OFFSET_MAX, OffsetAndEpoch
-from metadata_log.format.records import TOPIC_RESOURCE, Config, MetadataRecord, SnapshotFooter, Topic
+from metadata_log.format.records import (
+    METADATA_VERSION,
+    TOPIC_RESOURCE,
+    Config,
+    FeatureLevel,
+    MetadataRecord,
+    Partition,
+    PartitionColumns,
+    SnapshotFooter,
+    Topic,
+)
 from metadata_log.image.delta import MetadataDelta
-from metadata_log.image.digest import digest_to_bytes
+from metadata_log.image.digest import MODULUS, digest_to_bytes, record_hash
 from metadata_log.image.metadata_image import EMPTY_IMAGE, Provenance
 from metadata_log.image.replay import Replay
+from metadata_log.image.topic_image import runs_of
 from snapshots import format as snapshot_format
 from snapshots.format import (
     FIRST_CHAIN,
@@ -24,7 +35,7 @@ from snapshots.format import (
     snapshot_batches,
     snapshot_name,
 )
-from snapshots.reader import read_meta, read_runs, read_snapshot
+from snapshots.reader import batches_of, read_meta, read_runs, read_snapshot, records_of
 from snapshots.store import SnapshotStore
 from snapshots.writer import write_image, write_records
 from tests.metadata_log.image.histories import uuid
@@ -82,6 +93,42 @@ def test_two_histories_with_one_state_make_one_file() -> None:
     other = state(b, a, Config(TOPIC_RESOURCE, "a", "retention.ms", "2"), retention)
     assert one == other
     assert one != state(a, b)
+
+
+def two_topics(level: int) -> list[MetadataRecord]:
+    def partition(topic: bytes, number: int) -> Partition:
+        return Partition(topic, number, (1, 2, 3), (1, 2, 3), (), (), 1, 0, 0, 0)
+
+    a, b = uuid(1), uuid(2)
+    records: list[MetadataRecord] = [FeatureLevel(METADATA_VERSION, level)]
+    return [*records, Topic("a", a), *(partition(a, n) for n in range(1_500)), Topic("b", b), partition(b, 0)]
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_partitions_are_in_columns_from_level_2_on(level: int) -> None:
+    """Release 0.1.0 has level 1 only, and reads no columns. The canonical records, their number and the digest are the same."""
+    records, disk, meta = two_topics(level), MemoryDirectory("/d"), meta_of(image_at(9))
+    digest = digest_to_bytes(sum(map(record_hash, records)) % MODULUS)
+    info = write_records(disk, meta, records)
+    found = [
+        record for _, batch in batches_of(disk.open(snapshot_name(info.end)), "/d") for record in decode_batch(batch)
+    ]
+    columns = [(each.first, each.partition_count) for each in found if isinstance(each, PartitionColumns)]
+    assert columns == ([(0, 1_000), (1_000, 500), (0, 1)] if level == 2 else [])
+    assert sum(isinstance(each, Partition) for each in found) == (0 if level == 2 else 1_501)
+    contents = read_snapshot(disk, info.end)
+    assert [*contents.records] == records == [*records_of(disk, snapshot_name(info.end))]
+    assert (contents.record_count, contents.digest) == (len(records), digest)
+
+
+def test_columns_with_another_hash_than_their_partitions_are_found() -> None:
+    """A node that starts believes the sum in the columns. So the reader that verifies a file computes this sum again."""
+    [run] = runs_of(uuid(1), [each[2:] for each in two_topics(2)[2:22] if isinstance(each, Partition)])
+    wrong = run._replace(hashes=run.hashes ^ 1)
+    disk, meta = MemoryDirectory("/d"), meta_of(image_at(9))
+    info = write_records(disk, meta, [*two_topics(2)[:2], wrong])
+    with pytest.raises(SnapshotCorrupt, match=r"partitions 0 to 19 of topic .* have another hash"):
+        read_snapshot(disk, info.end)
 
 
 def test_batches_are_cut_by_the_records_alone(monkeypatch: pytest.MonkeyPatch) -> None:

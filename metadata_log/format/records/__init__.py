@@ -65,6 +65,7 @@ from metadata_log.format.records.levels import (
     METADATA_VERSION,
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
+    RECORD_LEVELS,
     SUPPORTED,
     Feature,
     level_of,
@@ -102,8 +103,10 @@ from metadata_log.format.records.topics import (
     RECOVERED,
     RECOVERING,
     ClearElr,
+    ListColumn,
     Partition,
     PartitionChange,
+    PartitionColumns,
     RemoveTopic,
     Topic,
 )
@@ -128,6 +131,7 @@ __all__ = [
     "NO_MODE",
     "PAYLOAD_HASH_BYTES",
     "PRINCIPAL_CHARS_MAX",
+    "RECORD_LEVELS",
     "RECORD_TYPES",
     "RECORD_VERSION",
     "RECOVERED",
@@ -157,10 +161,12 @@ __all__ = [
     "FeatureRange",
     "KRaftVersion",
     "LeaderChange",
+    "ListColumn",
     "MetadataRecord",
     "NoOp",
     "Partition",
     "PartitionChange",
+    "PartitionColumns",
     "ProducerIds",
     "QuotaEntity",
     "Record",
@@ -196,6 +202,7 @@ MetadataRecord: TypeAlias = (
     | RemoveTopic
     | Partition
     | PartitionChange
+    | PartitionColumns
     | ClearElr
     | Config
     | FeatureLevel

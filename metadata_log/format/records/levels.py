@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from metadata_log.format.records.brokers import BrokerMode
 from metadata_log.format.records.registry import FeatureRange
 from metadata_log.format.records.settings import FeatureLevel
-from metadata_log.format.records.topics import ClearElr, Partition, PartitionChange
+from metadata_log.format.records.topics import ClearElr, Partition, PartitionChange, PartitionColumns
 from metadata_log.format.records.transactions import AbortTransaction, BeginTransaction, EndTransaction
 
 METADATA_VERSION: Final = "metadata.version"
@@ -72,6 +72,7 @@ RECORD_LEVELS: Final[dict[type, int]] = {
     AbortTransaction: 2,
     ClearElr: 2,
     BrokerMode: 2,
+    PartitionColumns: 2,
 }
 """Record class -> the level that every record of the class needs."""
 

@@ -75,3 +75,29 @@ class ClearElr(NamedTuple):
 
     topic_name: str | None
     topic_id: Uuid | None
+
+
+class ListColumn(NamedTuple):
+    """A list of numbers for each partition, in two columns (`metadata_log.format.columns`)."""
+
+    sizes: bytes
+    numbers: bytes
+
+
+@record(62)
+class PartitionColumns(NamedTuple):
+    """Partitions of one topic that follow each other, column by column (`metadata_log.format.partition_runs`). Only in
+    snapshots, from level 2 on. The canonical records are those of the partitions.
+    """
+
+    topic_id: Uuid
+    first: int
+    partition_count: int
+    hashes: bytes
+    """The sum of the hashes of the partitions' records, modulo 2^256; 32 bytes."""
+    lists: tuple[ListColumn, ...]
+    """Replicas, ISR (without bytes: as the replicas), removing, adding, ELR, last known ELR, directories (as places in
+    `directories`)."""
+    numbers: tuple[bytes, ...]
+    """Leader, recovery state, leader epoch, partition epoch."""
+    directories: tuple[Uuid, ...] = ()

@@ -21,6 +21,7 @@ from metadata_log.store.segments import Extent, check
 from snapshots.format import SnapshotCorrupt, SnapshotMeta
 from snapshots.reader import read_runs, unreadable_is_damaged
 from snapshots.store import SnapshotInfo, SnapshotStore
+from snapshots.writer import SnapshotWriter, image_writer
 
 
 @dataclass(slots=True)
@@ -44,6 +45,10 @@ class WriteSnapshotJob:
 
     def run(self) -> None:
         self.written = self.store.write(self.meta, self.image)
+
+    def writer(self) -> SnapshotWriter:
+        """Returns the steps of `run`, for an event loop."""
+        return image_writer(self.store.directory, self.meta, self.image)
 
 
 @dataclass(slots=True)

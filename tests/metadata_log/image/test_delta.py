@@ -29,6 +29,7 @@ from metadata_log.format.records import (
     MetadataRecord,
     Partition,
     PartitionChange,
+    PartitionColumns,
     ProducerIds,
     QuotaEntity,
     RemoveAccessControlEntry,
@@ -312,10 +313,11 @@ def test_a_snapshot_holds_canonical_records_only(record: MetadataRecord) -> None
 
 
 def test_every_metadata_record_has_its_row() -> None:
-    """All types below the control records, but for the markers of transactions, which replay takes."""
-    markers = {BeginTransaction, EndTransaction, AbortTransaction}
+    """All types below the control records, but for the markers of transactions, which replay takes, and the columns of a
+    snapshot, which a reader turns into partitions."""
+    others = {BeginTransaction, EndTransaction, AbortTransaction, PartitionColumns}
     metadata = {cls for number, cls in RECORD_TYPES.items() if number < FIRST_CONTROL_TYPE}
-    assert set(REPLAYS) == metadata - markers
+    assert set(REPLAYS) == metadata - others
     with pytest.raises(InvalidRecord):
         MetadataDelta(BASE).replay(LeaderChange(1, (), ()), 0)  # type: ignore[arg-type]
 

@@ -1,0 +1,88 @@
+"""Columns: many numbers, or many lists of numbers, as a few bytes.
+
+    numbers    [ size of a number: 1, 2, 4 or 8 | number | number | ... ]      big-endian, signed
+               one number only, if all are equal; no bytes at all, if all are zero
+    lists      two columns: the size of each list, and the numbers of all lists one after the other
+
+Example: three partitions have the replicas (101, 102, 103), (102, 103, 101) and (103, 101, 102). The sizes are 3, 3 and 3, so
+their column is `01 03`. The ids need two bytes each, because 128 is the first number that does not fit into one byte with a sign,
+but 103 fits: so their column is `01` and nine bytes. The leader epochs are all zero, and their column has no bytes.
+
+Reading a column costs one call for all its numbers, and a list costs one step of `zip`.
+"""
+
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Final
+
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.records.topics import ListColumn
+
+_TYPE_CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
+"""The code of `array` for each size of a number."""
+assert all(array(code).itemsize == size for size, code in _TYPE_CODES.items())
+
+ALL_ZERO: Final = b"\x01\x00"
+"""A column of zeros with bytes, where no bytes mean something else."""
+
+
+def pack_numbers(numbers: Sequence[int]) -> bytes:
+    """Pack the numbers in the shortest form, so that equal numbers have equal bytes."""
+    low, high = min(numbers, default=0), max(numbers, default=0)
+    if low == high == 0:
+        return b""
+    size = next(size for size in _TYPE_CODES if -1 << 8 * size - 1 <= low and high < 1 << 8 * size - 1)
+    packed = array(_TYPE_CODES[size], (low,) if low == high else numbers)
+    if sys.byteorder == "little":
+        packed.byteswap()
+    return bytes((size,)) + packed.tobytes()
+
+
+def unpack_numbers(data: bytes, count: int) -> Sequence[int]:
+    """Return the `count` numbers of a column.
+
+    Raises:
+        LogFormatError: the column has another number of numbers, or its first byte is no size.
+    """
+    if not data:
+        return [0] * count
+    code = _TYPE_CODES.get(data[0])
+    if code is None:
+        raise LogFormatError(f"a column with numbers of {data[0]} bytes; 1, 2, 4 and 8 are possible")
+    if len(data) == 1 + data[0]:
+        return [int.from_bytes(data[1:], "big", signed=True)] * count
+    if len(data) != 1 + data[0] * count:
+        raise LogFormatError(f"a column of {len(data)} bytes where {count} numbers of {data[0]} bytes are expected")
+    numbers = array(code, data[1:])
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
+
+
+def pack_lists(lists: Sequence[Sequence[int]]) -> ListColumn:
+    """Pack lists of numbers."""
+    return ListColumn(pack_numbers([*map(len, lists)]), pack_numbers([*chain.from_iterable(lists)]))
+
+
+def unpack_lists(
+    column: ListColumn, count: int, numbers_max: int, shared: Callable[[Sequence[int]], Iterable[int]] = iter
+) -> Iterable[tuple[int, ...]]:
+    """Return the `count` lists of a column. `shared` replaces the numbers by equal ones, all numbers at once.
+
+    Raises:
+        LogFormatError: the two columns do not fit each other, or the lists have more than `numbers_max` numbers.
+    """
+    sizes = unpack_numbers(column.sizes, count)
+    total = sum(sizes)
+    if min(sizes, default=0) < 0 or total > numbers_max:
+        raise LogFormatError(f"lists with {total} numbers, or with a negative size; {numbers_max} are possible")
+    numbers = iter(shared(unpack_numbers(column.numbers, total)))
+    if count and total == count * sizes[0] == count * max(sizes):
+        return zip(*[numbers] * sizes[0], strict=True) if total else [()] * count
+    return _cut(numbers, sizes)
+
+
+def _cut(numbers: Iterator[int], sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    return [tuple(islice(numbers, size)) for size in sizes]
