@@ -23,7 +23,7 @@ from quorum.core.protocol.inputs import PeerRefused, ShutDown
 from quorum.core.protocol.messages import EndQuorumEpochRequest, FetchRequest, PeerRequest, PeerResponse
 from quorum.core.protocol.problem import ProblemCode, found
 from quorum.core.quorum_state import TRANSITIONS_KEPT
-from quorum.core.roles import Transition
+from quorum.core.roles import Role, Transition
 from quorum.runtime.active.story import Told
 from quorum.runtime.active.waiting_room import unknown_outcome
 from quorum.runtime.callers import Callers
@@ -91,7 +91,12 @@ class NodeLoop:
         self._tell_happening: Callable[[Told], None] | None = None
         self._outside: list[tuple[ProblemCode, Callable[[], str]]] = []
         self._farewells: set[asyncio.Future[None]] = set()
-        self._worker = Worker(clock, lambda job, seconds: self.tallies.count_job(job, seconds), self._post)
+        self._worker = Worker(
+            clock,
+            lambda job, seconds: self.tallies.count_job(job, seconds),
+            self._post,
+            lambda: self.node.core.role is Role.LEADER,
+        )
         self._flusher = Flusher(self._worker.run, lambda: self._loop.call_soon_threadsafe(self._schedule))
         self.stopped: asyncio.Future[str] = self._loop.create_future()
         """Resolved with the reason when the node cannot go on."""

@@ -28,16 +28,28 @@ T = TypeVar("T")
 SLICE_US: Final = 3_000
 """How long one slice of a load takes."""
 REST_S: Final = 0.001
-"""How long the event loop has for its other work after a slice. A message takes several steps through the loop, and on a busy
-machine each step that had to wait for a slice would take 15 ms."""
+"""How long the event loop of a leader has for its other work after a slice. A message takes several steps through the loop, and
+on a busy machine each step that had to wait for a slice would take 15 ms."""
+FOLLOWER_REST_S: Final = 0.004
+"""The same for a node that does not lead. Only the leader keeps clients waiting while it loads, so the others leave it the cores:
+three controllers on one machine are often started together."""
 
 
 class Worker:
     """One thread, and the slices on the event loop."""
 
-    def __init__(self, clock: Clock, count: Callable[[Job, float], None], done: Callable[[JobDone], None]) -> None:
-        """Calls `count` with each finished job and its seconds, on any thread, and `done` on the event loop."""
+    def __init__(
+        self,
+        clock: Clock,
+        count: Callable[[Job, float], None],
+        done: Callable[[JobDone], None],
+        leads: Callable[[], bool],
+    ) -> None:
+        """Calls `count` with each finished job and its seconds, on any thread, and `done` on the event loop. `leads` says whether
+        the node is the leader.
+        """
         self._clock = clock
+        self._leads = leads
         self._count = count
         self._done = done
         self._loop = asyncio.get_running_loop()
@@ -85,7 +97,7 @@ class Worker:
         await self._on_thread(job.begin)
         slices = job.slices()
         while self._take_slice(slices):
-            await asyncio.sleep(REST_S)
+            await self._rest()
         await self._on_thread(job.finish)
 
     async def _write(self, job: WriteSnapshotJob) -> None:
@@ -95,10 +107,13 @@ class Worker:
                 await self._on_thread(writer.begin)
                 slices = writer.slices()
                 while self._take_slice(slices):
-                    await (self._on_thread(writer.write) if writer.has_chunk else asyncio.sleep(REST_S))
+                    await (self._on_thread(writer.write) if writer.has_chunk else self._rest())
                 job.written = await self._on_thread(writer.finish)
             finally:
                 writer.close()
+
+    async def _rest(self) -> None:
+        await asyncio.sleep(REST_S if self._leads() else FOLLOWER_REST_S)
 
     def _take_slice(self, slices: Iterator[None]) -> bool:
         """Works for `SLICE_US`. Returns False at the end."""

@@ -1,14 +1,17 @@
 """Long jobs beside the turns: a load gives the event loop back after each slice, and every end of a job is an event."""
 
 import asyncio
+from unittest.mock import patch
+
+import pytest
 
 from quorum.runtime.protocol.jobs import Job, LoadSnapshotJob, WriteSnapshotJob
 from quorum.runtime.protocol.world import JobDone
-from quorum.runtime.worker import SLICE_US, Worker
+from quorum.runtime.worker import FOLLOWER_REST_S, REST_S, SLICE_US, Worker
 from service_kit.process.clock import RealClock
-from snapshots.format import SnapshotCorrupt, snapshot_name
+from snapshots.format import SnapshotCorrupt, part_name, snapshot_name
 from snapshots.store import SnapshotStore
-from snapshots.writer import write_image
+from snapshots.writer import SnapshotWriter, write_image
 from tests.sim.world.disk import MemoryDirectory
 from tests.snapshots.images import image_at, meta_of
 
@@ -29,8 +32,11 @@ class Desk:
 
     def __init__(self) -> None:
         self.counted: list[Job] = []
+        self.leads = True
         self.done: asyncio.Queue[JobDone] = asyncio.Queue()
-        self.worker = Worker(SliceClock(), lambda job, seconds: self.counted.append(job), self.done.put_nowait)
+        self.worker = Worker(
+            SliceClock(), lambda job, seconds: self.counted.append(job), self.done.put_nowait, lambda: self.leads
+        )
 
 
 def snapshot() -> tuple[SnapshotStore, LoadSnapshotJob]:
@@ -73,12 +79,49 @@ async def test_a_node_that_stops_ends_a_load() -> None:
     assert desk.done.empty() and job.image is None
 
 
-async def test_a_snapshot_is_written_on_the_thread() -> None:
+async def test_other_work_runs_while_a_snapshot_is_written() -> None:
+    """The bytes are those of a writer that takes no rest."""
+    desk, (store, _) = Desk(), snapshot()
+    image, alone = image_at(600), MemoryDirectory("/alone")
+    writing = WriteSnapshotJob(store, meta_of(image), image)
+    turns = 0
+    desk.worker.start(writing)
+    while desk.done.empty():
+        turns += 1
+        await asyncio.sleep(0)
+    assert (await desk.done.get()).error is None and turns > 20
+    info = write_image(alone, meta_of(image), image)
+    assert writing.written == info and desk.counted == [writing]
+    assert store.read_chunk(info.end, 0, info.size)[1] == alone.read(snapshot_name(info.end), info.size)
+    await desk.worker.stop()
+
+
+async def test_a_snapshot_that_the_disk_refuses_is_an_event() -> None:
     desk, (store, _) = Desk(), snapshot()
     image = image_at(600)
+    store.directory.open(part_name(meta_of(image).end), create=True)
     writing = WriteSnapshotJob(store, meta_of(image), image)
-    desk.worker.start(writing)
-    assert (await desk.done.get()).error is None and writing.written is not None
+    with patch.object(SnapshotWriter, "write", side_effect=OSError(28, "No space left on device")):
+        desk.worker.start(writing)
+        done = await desk.done.get()
+    assert isinstance(done.error, OSError) and writing.written is None and desk.counted == []
+    await desk.worker.stop()
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_a_follower_rests_longer_than_a_leader(leads: bool) -> None:
+    """Three controllers that start together share the cores; the leader keeps clients waiting until its image is loaded."""
+    desk, (_, job) = Desk(), snapshot()
+    desk.leads = leads
+    rests: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+
+    with patch("quorum.runtime.worker.asyncio.sleep", rest):
+        desk.worker.start(job)
+        assert (await desk.done.get()).error is None
+    assert set(rests) == {REST_S if leads else FOLLOWER_REST_S}
     await desk.worker.stop()
 
 
