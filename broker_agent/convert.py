@@ -143,6 +143,7 @@ def fetch_answer(response: broker_pb2.MetadataFetchResponse) -> FetchAnswer | No
         lease_ms=response.lease_ms,
         controller_epoch=response.controller_epoch,
         part=_part(response.part) if response.HasField("part") else None,
+        skips=tuple(response.skips),
     )
 
 

@@ -40,7 +40,7 @@ from metadata_log.format.ids import OffsetAndEpoch, Uuid
 from metadata_log.format.records import Voters
 from metadata_log.image.changes import Changes
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.replay import ReplayStopped
+from metadata_log.image.replay import AppliedSkipped, ReplayStopped
 from service_kit.process.endpoints import HostPort
 from service_kit.process.switches import frequent_switches
 
@@ -128,6 +128,8 @@ class MetadataLoader:
             step = await self._in_store(lambda: self._apply_in_store(effect))
         except WrongHistory as e:
             self._feed(StoreBroken(str(e)))
+        except AppliedSkipped as e:
+            self._feed(StoreBroken(e.reason))
         except ReplayStopped as e:
             self._feed(CannotFollow(f"{e}; a newer release of this broker may know what to do"))
         except LogFormatError as e:
@@ -138,7 +140,7 @@ class MetadataLoader:
     def _apply_in_store(self, effect: ApplyBatches) -> _Step:
         """Applies batches on the store's thread."""
         published = self._cache.current.image
-        result = self._store.apply(effect.batches, effect.previous_chain)
+        result = self._store.apply(effect.batches, effect.previous_chain, effect.skips)
         follows = result.before is published
         changes = result.changed if follows else Changes.between(published, result.image)
         return _Step(self._store.position, result.image, changes, self._store.voters, self._store.take_snapshot_job())

@@ -30,9 +30,10 @@ from metadata_log.disk.failures import FileTooLarge, is_unreadable
 from metadata_log.disk.files import Directory
 from metadata_log.disk.identity import read_identity, write_identity
 from metadata_log.format.batch import Batch, decode_all
+from metadata_log.format.codec import decode_record
 from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import Offset, OffsetAndEpoch, Uuid
-from metadata_log.format.records import KRaftVersion, Voters
+from metadata_log.format.records import KRaftVersion, SkippedBatch, Voters
 from metadata_log.image.metadata_image import MetadataImage, Provenance
 from metadata_log.image.replay import Replay, ReplayResult
 from metadata_log.store.log import Log, LogConfig
@@ -155,6 +156,7 @@ class BrokerStore:
             if log.chain_at(loaded) != meta.chain:
                 raise CorruptLog(f"at offset {loaded} the chains of the log and of the snapshot differ")
             log.note_snapshot(meta.end)
+        self._replay.learn(skip for _, skip in log.skipped())
         while self._replay.offset < log.shape.end:
             self._follow(log.read(self._replay.offset, _REPLAY_BYTES))
         self._due = None  # a snapshot that was due before the restart is skipped: another mark follows
@@ -201,15 +203,18 @@ class BrokerStore:
 
     # --- applying ----------------------------------------------------------------------------------------------------
 
-    def apply(self, data: bytes, previous_chain: bytes) -> ReplayResult:
-        """Appends and replays fetched batches; `previous_chain` is the sender's chain below the first batch.
+    def apply(self, data: bytes, previous_chain: bytes, skips: Iterable[bytes] = ()) -> ReplayResult:
+        """Appends and replays fetched batches; `previous_chain` is the sender's chain below the first batch, and `skips` are the
+        records that drop some of the batches.
 
         Raises:
             LogFormatError: the batches are damaged; nothing was appended. WrongHistory: the batches continue another log;
                 nothing was appended. ReplayStopped: a committed record does not fit the image, or needs a newer release. The
-                log has it, the image does not. OSError: the disk has failed.
+                log has it, the image does not. AppliedSkipped: the image has the effect of a batch that is skipped now.
+            OSError: the disk has failed.
         """
         batches = tuple(decode_all(data))
+        self._replay.learn(skip for skip in map(decode_record, skips) if isinstance(skip, SkippedBatch))
         log = self._open_log
         if log.shape.end == 0 and previous_chain != log.shape.chain:
             log.reset_to(OffsetAndEpoch(0, 0), previous_chain)

@@ -126,6 +126,8 @@ class FetchAnswer:
     controller_epoch: Epoch = 0
     """0 if the controller did not report its epoch."""
     part: BatchPart | None = None
+    skips: tuple[bytes, ...] = ()
+    """Records that skip batches at the fetch's offset or behind it."""
 
     @property
     def content_bytes(self) -> int:
@@ -292,6 +294,7 @@ class ApplyBatches:
     batches: bytes
     previous_chain: bytes
     end_offset: Offset
+    skips: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class StorePosition:
                 return self._take_part(answer, answer.part)
             case FetchResult.BATCHES if answer.batches:
                 self._expect(answer)
-                return self._begin(ApplyBatches(answer.batches, answer.previous_chain, answer.end_offset))
+                return self._begin(ApplyBatches(answer.batches, answer.previous_chain, answer.end_offset, answer.skips))
             case FetchResult.BATCHES if answer.end_offset > here:
                 return self.reset(
                     f"the controller has delivered everything below {answer.end_offset}; the store ends at {here}"
@@ -100,7 +100,7 @@ class StorePosition:
             return None
         self._expect(answer)
         data, self._partial = self._partial.data, None
-        return self._begin(ApplyBatches(data, answer.previous_chain, answer.end_offset))
+        return self._begin(ApplyBatches(data, answer.previous_chain, answer.end_offset, answer.skips))
 
     def applied(self, position: Position) -> None:
         """Notes that the work is done and that the store is at `position`."""

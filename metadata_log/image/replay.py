@@ -20,6 +20,9 @@ of a transaction with a million records costs no more than any other batch.
 
 *Control records* are for the quorum, not for the image. They move the offset and are reported. At a `SnapshotMark`,
 replay keeps the image at exactly that offset for the snapshot writer, in `ReplayResult.marks`.
+
+*Skips.* An operator can have a batch dropped that stops replay everywhere (`skips`). A replay that is told of the skip
+drops the batch. A replay that has applied the batch stops at the `SkippedBatch` record (`AppliedSkipped`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -35,6 +38,7 @@ from metadata_log.format.records import (
     ControlRecord,
     EndTransaction,
     MetadataRecord,
+    SkippedBatch,
     SnapshotMark,
     level_problem,
 )
@@ -43,6 +47,7 @@ from metadata_log.image.changes import Changes
 from metadata_log.image.delta import InvalidRecord, MetadataDelta
 from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance, evolved
+from metadata_log.image.skips import Skips, names, skips_in
 
 
 class ReplayStopped(LogFormatError):
@@ -53,6 +58,14 @@ class ReplayStopped(LogFormatError):
         self.offset = offset
         self.reason = reason
         self.result: ReplayResult | None = None
+
+
+class AppliedSkipped(ReplayStopped):
+    """The image has the effect of a batch that the record at `offset` skips: make the image anew, and tell the skip."""
+
+    def __init__(self, offset: Offset, skip: SkippedBatch) -> None:
+        super().__init__(offset, f"the batch at offset {skip.offset} is skipped, and this image has its effect")
+        self.skip = skip
 
 
 class MarkedImage(NamedTuple):
@@ -106,6 +119,7 @@ class Replay:
         self._marks: list[MarkedImage] = []
         self._control_records: list[tuple[Offset, ControlRecord]] = []
         self._stopped: ReplayStopped | None = None
+        self._skips = Skips()
         self._publishers: list[Publisher] = []
 
     @property
@@ -127,6 +141,12 @@ class Replay:
         """Call `publisher` after each `apply` that took a batch and each load, in the order of subscription."""
         self._publishers.append(publisher)
 
+    def learn(self, skips: Iterable[SkippedBatch]) -> None:
+        """Take note of committed skips. Replay goes on if it has stopped at a batch that one of them drops."""
+        self._skips.learn(skips)
+        if self._stopped is not None and self._skips.at(self.offset) is not None:
+            self._stopped = None
+
     def apply(self, batches: Sequence[Batch]) -> ReplayResult:
         """Apply committed batches; the first one begins at `offset`.
 
@@ -137,6 +157,7 @@ class Replay:
         if self._stopped is not None:
             raise self._stopped
         self._check_order(batches)
+        self._skips.learn(skips_in(batches))
         before = self.image
         for batch in batches:
             try:
@@ -197,6 +218,11 @@ class Replay:
     def _take(self, batch: Batch) -> None:
         """Apply one batch, as a whole or not at all."""
         provenance = Provenance(batch.end_offset, batch.epoch, batch.last_timestamp_ms)
+        skip = None if batch.is_control else self._skips.at(batch.base_offset)
+        if skip is not None and names(skip, batch):
+            self._drop(skip)
+            self.end = provenance
+            return
         records = _known_records(batch)
         if batch.is_control:
             self._take_control(batch, cast(list[ControlRecord], records))
@@ -205,6 +231,12 @@ class Replay:
         else:
             self._take_transactional(batch, cast(list[MetadataRecord], records))
         self.end = provenance
+
+    def _drop(self, skip: SkippedBatch) -> None:
+        """Leave a batch out. An open transaction is the one that `skip` drops."""
+        self._skips.drop(skip)
+        if self.open is not None:
+            self.open = self._delta = None
 
     def _replay(self, base_offset: Offset, records: Iterable[MetadataRecord]) -> None:
         if self._delta is None:
@@ -268,6 +300,8 @@ class Replay:
 
     def _take_control(self, batch: Batch, records: list[ControlRecord]) -> None:
         for offset, record in enumerate(records, batch.base_offset):
+            if isinstance(record, SkippedBatch) and not self._skips.has_done(record):
+                raise AppliedSkipped(offset, record)
             self._control_records.append((offset, record))
             if isinstance(record, SnapshotMark) and self.open is None:
                 provenance = Provenance(offset + 1, batch.epoch, batch.last_timestamp_ms)

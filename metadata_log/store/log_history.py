@@ -1,5 +1,5 @@
-"""The history of a log, kept in memory: the start of each epoch, the records about voters, and the time of the last
-batch.
+"""The history of a log, kept in memory: the start of each epoch, the records about voters and skipped batches, and the
+time of the last batch.
 
 Example: a log holds 0..6 of epoch 1, 7..11 of epoch 4, and from 12 on records of epoch 5. `epochs` is (1, 0) (4, 7) (5,
 12). Cutting the log back to 9 leaves (1, 0) (4, 7).
@@ -13,7 +13,7 @@ from metadata_log.format.batch import Batch
 from metadata_log.format.codec import decode_batch
 from metadata_log.format.ids import Epoch, Offset
 from metadata_log.format.log_shape import EpochStart
-from metadata_log.format.records import KRaftVersion, Voters
+from metadata_log.format.records import KRaftVersion, SkippedBatch, Voters
 from metadata_log.store.damage import DamagedRange
 from metadata_log.store.log_notes import LogStart
 
@@ -29,13 +29,21 @@ class LogHistory:
         self.last_epoch: Epoch = start.start.epoch
         self.last_timestamp_ms = start.timestamp_ms
         self.quorum_records: list[tuple[Offset, QuorumRecord]] = []
+        self.skipped: list[tuple[Offset, SkippedBatch]] = []
 
     def append(self, batch: Batch) -> None:
         """Add `batch`, the log's new last batch."""
         self._enter(batch.epoch, batch.base_offset)
         if batch.is_control:
-            self.quorum_records += _quorum_records(batch)
+            self._note(batch)
         self.last_timestamp_ms = max(self.last_timestamp_ms, batch.last_timestamp_ms)
+
+    def _note(self, batch: Batch) -> None:
+        for offset, record in enumerate(decode_batch(batch), batch.base_offset):
+            if isinstance(record, Voters | KRaftVersion):
+                self.quorum_records.append((offset, record))
+            elif isinstance(record, SkippedBatch):
+                self.skipped.append((offset, record))
 
     def _enter(self, epoch: Epoch, offset: Offset) -> None:
         if epoch != self.last_epoch or not self.epochs:
@@ -47,6 +55,7 @@ class LogHistory:
         self.epochs = tuple(entry for entry in self.epochs if entry.start_offset < end)
         self.last_epoch = self.epochs[-1].epoch if self.epochs else start_epoch
         self.quorum_records = [entry for entry in self.quorum_records if entry[0] < end]
+        self.skipped = [entry for entry in self.skipped if entry[0] < end]
         self.last_timestamp_ms = timestamp_ms
 
     def forget_below(self, start: Offset, end: Offset) -> None:
@@ -57,6 +66,7 @@ class LogHistory:
         elif index >= 0:
             self.epochs = (EpochStart(self.epochs[index].epoch, start), *self.epochs[index + 1 :])
         self.quorum_records = [entry for entry in self.quorum_records if entry[0] >= start]
+        self.skipped = [entry for entry in self.skipped if entry[0] >= start]
 
     def append_damaged(self, damaged: DamagedRange) -> None:
         """Add a damaged range.
@@ -79,6 +89,7 @@ class LogHistory:
                 fresh._enter(entry.epoch, entry.start_offset)
         self.epochs = fresh.epochs
         self.quorum_records = [entry for entry in self.quorum_records if entry[0] >= damaged.end]
+        self.skipped = [entry for entry in self.skipped if entry[0] >= damaged.end]
 
     def replace_damaged(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:
         """Replace what `append_damaged` assumed about `damaged` by the repaired batches."""
@@ -88,14 +99,11 @@ class LogHistory:
             if not epochs or epochs[-1].epoch != entry.epoch:
                 epochs.append(entry)
         self.epochs = tuple(epochs)
-        found = [entry for batch in batches if batch.is_control for entry in _quorum_records(batch)]
         outside = [entry for entry in self.quorum_records if not damaged.start <= entry[0] < damaged.end]
-        self.quorum_records = sorted([*outside, *found], key=lambda entry: entry[0])
-
-
-def _quorum_records(batch: Batch) -> list[tuple[Offset, QuorumRecord]]:
-    return [
-        (batch.base_offset + i, record)
-        for i, record in enumerate(decode_batch(batch))
-        if isinstance(record, Voters | KRaftVersion)
-    ]
+        not_inside = [entry for entry in self.skipped if not damaged.start <= entry[0] < damaged.end]
+        self.quorum_records, self.skipped = outside, not_inside
+        for batch in batches:
+            if batch.is_control:
+                self._note(batch)
+        self.quorum_records.sort(key=lambda entry: entry[0])
+        self.skipped.sort(key=lambda entry: entry[0])

@@ -24,6 +24,7 @@ from metadata_log.disk.files import Directory
 from metadata_log.format.batch import Batch
 from metadata_log.format.ids import Offset, OffsetAndEpoch
 from metadata_log.format.log_shape import LogShape
+from metadata_log.format.records import SkippedBatch
 from metadata_log.store.damage import DamagedRange
 from metadata_log.store.log_history import QuorumRecord
 from metadata_log.store.log_notes import Flushed
@@ -131,6 +132,10 @@ class LogView:
     def control_records(self) -> Sequence[tuple[Offset, QuorumRecord]]:
         """Return the log's records about voters, each with its offset, oldest first."""
         return tuple(self._memory.history.quorum_records)
+
+    def skipped(self) -> Sequence[tuple[Offset, SkippedBatch]]:
+        """Return the log's records about skipped batches, each with its offset, oldest first. Nearly always empty."""
+        return tuple(self._memory.history.skipped)
 
     def read(self, offset: Offset, max_bytes: int, until: Offset | None = None) -> tuple[Batch, ...]:
         """Read batches from `offset` on, which must be a boundary; return none if `offset` is the end.

@@ -5,10 +5,14 @@ The digests of images travel with fetches (`quorum.runtime.image.digests`). Exam
     2. node 3 fetches, and its fetch carries the digest of its image at offset 40; leader 1 has another digest at 40;
     3. node 2 has the digest of leader 1 at 40, so leader 1 answers node 3 with `image_differs`;
     4. node 3 stops applying records, says so in its next fetches, and refuses local reads.
+
+*A skipped batch* (`metadata_log.image.skips`) has its effect in the image of a node that has applied the batch, until the node
+comes to the record that skips the batch. So the leader compares no images in between.
 """
 
 import logging
 
+from metadata_log.format.ids import Offset
 from quorum.core.protocol.messages import FetchRequest, FetchResponse
 from quorum.runtime.parts import Parts
 
@@ -21,7 +25,7 @@ class Agreement:
     """Gives the digests of the state machine to the core, which sends them, and judges the digests of the other voters."""
 
     def __init__(self, parts: Parts) -> None:
-        self._me, self._core, self._state = parts.me, parts.core, parts.state
+        self._me, self._core, self._state, self._log = parts.me, parts.core, parts.state, parts.log
         self._resign = parts.resign
         self._told = ""
         self._odd = False
@@ -49,6 +53,8 @@ class Agreement:
             return
         if state.stopped is not None:
             self._make_way_for(request)
+        elif self._is_before_skip(request.applied_offset):
+            return
         elif state.digests.heard(request.replica, request.applied_offset, request.digest):
             core.carry_verdict(request.replica, image_differs=False)
         elif state.digests.am_odd(voters):
@@ -64,6 +70,10 @@ class Agreement:
                 )
             odd = state.digests.is_odd(request.replica, voters, self._me)
             core.carry_verdict(request.replica, image_differs=odd)
+
+    def _is_before_skip(self, offset: Offset) -> bool:
+        """True if a sound image at `offset` may have, or not have, the effect of a skipped batch."""
+        return any(skip.dropped_start < offset <= at for at, skip in self._log.skipped())
 
     def heard_answer(self, leader_id: int, response: FetchResponse) -> None:
         """Stops the follower if the leader reports that the follower's image differs from a majority's."""

@@ -16,6 +16,9 @@ In alternated rounds, topics of 1,000 partitions were created 1.13 to 1.24 times
 
 *At each committed mark* a job begins to write a snapshot of exactly that image. When the snapshot is written, the log may start
 later. A snapshot without room on the disk is given up, and the next mark begins another.
+
+*An image with the effect of a skipped batch is loaded anew*, from the newest snapshot and the log (`metadata_log.image.skips`).
+No snapshot has the effect: the leader refuses a skip if a mark follows the batch.
 """
 
 from collections.abc import Callable
@@ -23,7 +26,8 @@ from collections.abc import Callable
 from metadata_log.disk.failures import FlushFailed, is_full
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Offset
-from metadata_log.format.records import Voters
+from metadata_log.format.records import SkippedBatch, Voters
+from metadata_log.image.metadata_image import EMPTY_IMAGE
 from quorum.core.protocol import inputs as raft
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.disk.node_disk import Disk
@@ -110,8 +114,24 @@ class Applier:
                 return
             if job is not None:
                 self._world.start_job(job)
+        if self._state.applied_skipped is not None and self._state.stopped is None:
+            self._load_anew(self._state.applied_skipped)
         if self._state.applied != before or self._state.stopped is not None:
             self._agreement.applied()
+
+    def _load_anew(self, skip: SkippedBatch) -> None:
+        """Begins to load the image again, because the image has the effect of the batch that `skip` names."""
+        job = self._snapshotter.newest_load_job(self._log.shape.start.offset)
+        if job is None:
+            self._state.load(EMPTY_IMAGE)
+        elif job.end.offset > skip.dropped_start:
+            self._state.stop(
+                f"the newest snapshot here, {job.end}, has the effect of the skipped batch at offset {skip.offset}; this node "
+                "applies nothing more: format its directory anew"
+            )
+        else:
+            self._load = job
+            self._world.start_job(job)
 
     def _applied_marks(self, until: Offset) -> list[Mark]:
         try:

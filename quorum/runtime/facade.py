@@ -12,7 +12,16 @@ from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.messages import PeerRequest, PeerResponse
 from quorum.core.roles import Transition
 from quorum.runtime.active.story import Told
-from quorum.runtime.protocol.requests import LeaderHint, MetadataFetch, MetadataFetched, NodeStatus, ReadView, Refused
+from quorum.runtime.protocol.requests import (
+    BatchSkipped,
+    LeaderHint,
+    MetadataFetch,
+    MetadataFetched,
+    NodeStatus,
+    ReadView,
+    Refused,
+    SkipRequest,
+)
 from quorum.runtime.protocol.restarts import RestartAdvice
 from quorum.runtime.protocol.tallies import Tallies
 from snapshots.store import SnapshotInfo
@@ -68,6 +77,14 @@ class ControllerNode(Protocol):
 
         Raises:
             Refused: NOT_READY: the node has not applied them in time.
+        """
+        ...
+
+    async def skip_batch(self, request: SkipRequest, timeout_ms: int) -> BatchSkipped:
+        """Makes replay drop a committed batch that it cannot apply. Returns when the record that says so is committed.
+
+        Raises:
+            Refused: nothing was done. REQUEST_TIMED_OUT: the batch may be skipped.
         """
         ...
 

@@ -23,9 +23,9 @@ from typing import TypeAlias
 
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.surroundings import Clock
-from quorum.runtime.protocol.world import Event, JobDone, LocalRead, Read, SnapshotWanted, Submission
+from quorum.runtime.protocol.world import Event, JobDone, LocalRead, Read, SkipWanted, SnapshotWanted, Submission
 
-ClientEvent: TypeAlias = Submission | Read | LocalRead | SnapshotWanted
+ClientEvent: TypeAlias = Submission | Read | LocalRead | SnapshotWanted | SkipWanted
 
 TURN_REQUESTS_MAX = 512
 """Maximum number of clients' requests that one turn takes; the rest wait for the next turn."""

@@ -36,12 +36,14 @@ from quorum.runtime.protocol.jobs import FlushJob, Job
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.peer_answers import answered, unanswered
 from quorum.runtime.protocol.requests import (
+    BatchSkipped,
     LeaderHint,
     MetadataFetch,
     MetadataFetched,
     NodeStatus,
     ReadView,
     Refused,
+    SkipRequest,
     SnapshotMarked,
 )
 from quorum.runtime.protocol.restarts import RestartAdvice, restart_advice
@@ -55,6 +57,7 @@ from quorum.runtime.protocol.world import (
     RaftRequest,
     Read,
     ReplyTo,
+    SkipWanted,
     SnapshotWanted,
     Submission,
     Tick,
@@ -192,6 +195,12 @@ class NodeLoop:
         answer = await self._ask(lambda reply_to: LocalRead(at_least, reply_to, deadline_ms))
         assert isinstance(answer, ReadView)
         return view(answer)
+
+    async def skip_batch(self, request: SkipRequest, timeout_ms: int) -> BatchSkipped:
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        answer = await self._ask(lambda reply_to: SkipWanted(request, reply_to, deadline_ms))
+        assert isinstance(answer, BatchSkipped)
+        return answer
 
     async def create_snapshot(self, reason: str, timeout_ms: int) -> Offset:
         deadline_ms = self._clock.now_ms() + timeout_ms

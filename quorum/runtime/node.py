@@ -21,12 +21,13 @@ repeated: the kernel marks the pages clean after the failure, so the second fsyn
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import ParamSpec, assert_never
+from typing import Final, ParamSpec, assert_never
 
 from metadata_log.disk.failures import FlushFailed
+from metadata_log.format.batch import Batch
 from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import Offset, ReplicaKey
-from metadata_log.format.records import LeaderChange, Voters
+from metadata_log.format.records import LeaderChange, SkippedBatch, Voters
 from quorum.controller.controller import Controller
 from quorum.core.protocol import effects as fx
 from quorum.core.protocol import inputs as raft
@@ -38,6 +39,7 @@ from quorum.core.protocol.messages import (
 from quorum.core.raft import RaftCore
 from quorum.runtime.active.active_controller import ActiveController
 from quorum.runtime.active.proposals import Proposals
+from quorum.runtime.active.skipping import Skipping
 from quorum.runtime.addresses import Addresses
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.applier import Applier
@@ -63,6 +65,7 @@ from quorum.runtime.protocol.world import (
     NodeStopped,
     RaftRequest,
     Read,
+    SkipWanted,
     SnapshotWanted,
     Submission,
     Tick,
@@ -71,6 +74,9 @@ from quorum.runtime.protocol.world import (
 from quorum.runtime.registration import Registration
 
 P = ParamSpec("P")
+
+
+NOT_LEADING: Final = "this controller does not lead"
 
 
 class Node:
@@ -129,6 +135,7 @@ class Node:
             mark_passed=self.active.mark_passed,
         )
         self._leadership = Leadership(parts, self.active, self._applier, self._agreement, self.addresses)
+        self._skipping = Skipping(parts, self.active, self._append_skip)
         self._local_reads = LocalReads(parts, self.active, self._applier, self._agreement)
 
     def _new_core(self, opened: Opened, rng: random.Random, now_ms: int) -> RaftCore:
@@ -177,7 +184,7 @@ class Node:
         core_ms, active_ms = self.core.next_deadline_ms(), self.active.next_deadline_ms()
         disk_ms, reads_ms = self.disk.next_deadline_ms(), self._local_reads.next_deadline_ms()
         registration_ms = None if self._applier.is_loading else self._registration.next_deadline_ms()
-        return soonest(core_ms, active_ms, disk_ms, reads_ms, registration_ms)
+        return soonest(core_ms, active_ms, disk_ms, reads_ms, registration_ms, self._skipping.next_deadline_ms())
 
     @property
     def has_more_to_do(self) -> bool:
@@ -233,6 +240,8 @@ class Node:
                 self._leadership.take(event, self._time.now_ms)
             case LocalRead():
                 self._local_reads.take(event, self._time.now_ms)
+            case SkipWanted():
+                self._skipping.take(event, self.addresses.leader_hint(self._time.now_ms))
             case BrokerFetch():
                 self._leadership.take_fetch(event, self._time.now_ms)
             case JobDone(job, error):
@@ -250,6 +259,7 @@ class Node:
             self._step(raft.TimerFired())
         self._leadership.run(self.active.fire_timers, self._time.now_ms)
         self._local_reads.refuse_expired(self._time.now_ms)
+        self._skipping.fire_timers(self._time.now_ms)
 
     def _care_for_disk(self) -> None:
         if self.disk.space.look_again(self._time.now_ms):
@@ -271,6 +281,7 @@ class Node:
             self._leadership.run(self.active.settle, self._time.now_ms, self._time.wall_ms)
             self._report_growth()
         self._local_reads.answer_ready(self._time.now_ms)
+        self._skipping.answer_ready(self.commit_target)
         self._log_repair.report_disk()
         self._flush()
 
@@ -333,7 +344,8 @@ class Node:
             case fx.LeadershipChanged(_, _, leading):
                 self._agreement.leadership_changed()
                 if not leading:
-                    self.active.end("this controller does not lead", self.addresses.leader_hint(self._time.now_ms))
+                    self.active.end(NOT_LEADING, self.addresses.leader_hint(self._time.now_ms))
+                    self._skipping.end(NOT_LEADING)
             case fx.HighWatermarkAdvanced():
                 return  # applied when the turn settles
             case fx.ReadsConfirmed(token):
@@ -353,6 +365,15 @@ class Node:
             # The proposed image must reach the log's end, or the next proposal would have a wrong offset.
             self.state.propose(None, batch)
         self._step(self._writer.grown_from(batch.base_offset))
+
+    def _append_skip(self, record: SkippedBatch) -> Batch | None:
+        """Appends the record. An active controller ends, because its image is to be made anew, and begins again later."""
+        self._report_growth()
+        batch = self._writer.append_control(record, self.core.epoch, self._time.now_ms, self._time.wall_ms)
+        if batch is not None:
+            self.active.end("this controller makes its image anew", self.addresses.leader_hint(self._time.now_ms))
+            self._step(self._writer.grown_from(batch.base_offset))
+        return batch
 
     # --- commits ---------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,19 @@ import pytest
 from broker_agent.session.lifecycle import EMPTY_POSITION
 from broker_agent.store import CLEAN_SHUTDOWN_NAME, BrokerStore, WrongHistory
 from metadata_log.disk.files import RealDirectory
+from metadata_log.format.codec import encode_record
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import OffsetAndEpoch
-from metadata_log.format.records import BeginTransaction, EndTransaction, FeatureLevel, Topic
-from metadata_log.image.replay import ReplayStopped
+from metadata_log.format.records import (
+    BeginTransaction,
+    EndTransaction,
+    FeatureLevel,
+    Record,
+    RemoveTopic,
+    SkippedBatch,
+    Topic,
+)
+from metadata_log.image.replay import AppliedSkipped, ReplayStopped
 from snapshots.format import snapshot_name
 from tests.broker_agent.controllers import History, registration
 from tests.sim.world.disk import MemoryDirectory
@@ -403,3 +412,48 @@ def test_an_unreadable_list_of_predecessors_keeps_no_broker_from_starting(histor
     store.note_attempt(b"2" * 16)
     store.close()
     assert BrokerStore(disk).recover().previous_incarnations == (b"2" * 16,)
+
+
+def poisoned(history: History, *records: Record) -> SkippedBatch:
+    """Commits a batch that a replay cannot apply, unless it takes the first record only."""
+    batch = history.log.append(records, 1, 1_100)
+    return SkippedBatch(batch.base_offset, batch.epoch, batch.chain, batch.base_offset, batch.end_offset)
+
+
+def test_a_store_that_is_told_of_a_skip_drops_the_batch(tmp_path: Path, history: History) -> None:
+    """The controllers send the record that skips a batch along with the batch. A restart finds it in the store's own log."""
+    store = opened(tmp_path)
+    history.write(topic("a"))
+    follow(store, history)
+    skip = poisoned(history, topic("b"), RemoveTopic("nobody", b"x" * 16))
+    here, data = store.position, history.batches(store.position.offset)
+    with pytest.raises(ReplayStopped):
+        store.apply(data, here.chain)
+
+    store.reset()
+    store.apply(history.batches(0), history.chain_at(0), [encode_record(skip)])
+    history.log.append([skip], 1, 1_200)
+    follow(store, history)
+    assert [each.name for each in store.image.topics()] == ["a"]
+    assert store.position.digest
+    store.close()
+    again = opened(tmp_path)
+    assert again.position == store_position(history)
+    assert [each.name for each in again.image.topics()] == ["a"]
+
+
+def store_position(history: History) -> tuple[int, int, bytes, bytes]:
+    store = BrokerStore(MemoryDirectory())
+    store.recover()
+    store.apply(history.batches(0), history.chain_at(0))
+    return store.position
+
+
+def test_a_store_that_has_applied_a_skipped_batch_is_dropped(tmp_path: Path, history: History) -> None:
+    """Its image has the effect of the batch; the loader reports the store as broken, and fetches everything anew."""
+    store = opened(tmp_path)
+    skip = poisoned(history, topic("b"))
+    follow(store, history)
+    history.log.append([skip], 1, 1_200)
+    with pytest.raises(AppliedSkipped, match="is skipped"):
+        follow(store, history)

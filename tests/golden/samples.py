@@ -39,6 +39,7 @@ from metadata_log.format.records import (
     RemoveTopic,
     RemoveUserScramCredential,
     RequestOutcome,
+    SkippedBatch,
     SnapshotFooter,
     SnapshotHeader,
     SnapshotMark,
@@ -120,6 +121,7 @@ RECORDS: tuple[Record, ...] = (
         (b"\x01\x65\x66", b"", b"\x01\x07", b"\x02\x01\x00\x00\x09"),
         (ID_B, ID_C),
     ),
+    SkippedBatch(40, 3, HASH, 38, 43),
 )
 
 

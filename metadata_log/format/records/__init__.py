@@ -74,6 +74,7 @@ from metadata_log.format.records.levels import (
 from metadata_log.format.records.quorum import (
     KRaftVersion,
     LeaderChange,
+    SkippedBatch,
     SnapshotFooter,
     SnapshotHeader,
     SnapshotMark,
@@ -178,6 +179,7 @@ __all__ = [
     "RemoveUserScramCredential",
     "RequestOutcome",
     "Secret",
+    "SkippedBatch",
     "SnapshotFooter",
     "SnapshotHeader",
     "SnapshotMark",
@@ -190,7 +192,9 @@ __all__ = [
     "level_problem",
 ]
 
-ControlRecord: TypeAlias = LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | Voters | SnapshotMark
+ControlRecord: TypeAlias = (
+    LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | Voters | SnapshotMark | SkippedBatch
+)
 
 MetadataRecord: TypeAlias = (
     RegisterBroker

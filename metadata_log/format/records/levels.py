@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from metadata_log.format.records.brokers import BrokerMode
+from metadata_log.format.records.quorum import SkippedBatch
 from metadata_log.format.records.registry import FeatureRange
 from metadata_log.format.records.settings import FeatureLevel
 from metadata_log.format.records.topics import ClearElr, Partition, PartitionChange, PartitionColumns
@@ -73,6 +74,7 @@ RECORD_LEVELS: Final[dict[type, int]] = {
     ClearElr: 2,
     BrokerMode: 2,
     PartitionColumns: 2,
+    SkippedBatch: 2,
 }
 """Record class -> the level that every record of the class needs."""
 

@@ -63,3 +63,18 @@ class SnapshotMark(NamedTuple):
     """When this record is committed, every node writes its snapshot at the offset just after this record."""
 
     reason: str
+
+
+@record(70)
+class SkippedBatch(NamedTuple):
+    """Replay drops a committed batch that some node cannot apply, because an operator said so.
+
+    `offset`, `epoch` and `chain` name the batch. Replay drops all data batches in [`dropped_start`, `dropped_end`): the batch
+    alone, or the whole metadata transaction to which the batch belongs.
+    """
+
+    offset: Offset
+    epoch: Epoch
+    chain: bytes
+    dropped_start: Offset
+    dropped_end: Offset

@@ -94,7 +94,7 @@ class MetadataFetchRequest(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., offset: _Optional[int] = ..., epoch: _Optional[int] = ..., chain: _Optional[bytes] = ..., wants_fence: bool = ..., wants_shut_down: bool = ..., offline_log_dirs: _Optional[_Iterable[bytes]] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., number: _Optional[int] = ..., generation: _Optional[int] = ..., part_position: _Optional[int] = ...) -> None: ...
 
 class MetadataFetchResponse(_message.Message):
-    __slots__ = ("error", "leader", "number", "result", "batches", "previous_chain", "end_offset", "snapshot", "diverging", "high_watermark", "digest", "digest_offset", "state", "is_caught_up", "should_shut_down", "lease_ms", "controller_epoch", "generation", "part")
+    __slots__ = ("error", "leader", "number", "result", "batches", "previous_chain", "end_offset", "snapshot", "diverging", "high_watermark", "digest", "digest_offset", "state", "is_caught_up", "should_shut_down", "lease_ms", "controller_epoch", "generation", "part", "skips")
     class Result(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         RESULT_UNSPECIFIED: _ClassVar[MetadataFetchResponse.Result]
@@ -126,6 +126,7 @@ class MetadataFetchResponse(_message.Message):
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
+    SKIPS_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     number: int
@@ -145,7 +146,8 @@ class MetadataFetchResponse(_message.Message):
     controller_epoch: int
     generation: int
     part: _common_pb2.BatchPart
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., number: _Optional[int] = ..., result: _Optional[_Union[MetadataFetchResponse.Result, str]] = ..., batches: _Optional[bytes] = ..., previous_chain: _Optional[bytes] = ..., end_offset: _Optional[int] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., diverging: _Optional[_Union[_common_pb2.OffsetAndEpoch, _Mapping]] = ..., high_watermark: _Optional[int] = ..., digest: _Optional[bytes] = ..., digest_offset: _Optional[int] = ..., state: _Optional[_Union[BrokerState, str]] = ..., is_caught_up: bool = ..., should_shut_down: bool = ..., lease_ms: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., generation: _Optional[int] = ..., part: _Optional[_Union[_common_pb2.BatchPart, _Mapping]] = ...) -> None: ...
+    skips: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., number: _Optional[int] = ..., result: _Optional[_Union[MetadataFetchResponse.Result, str]] = ..., batches: _Optional[bytes] = ..., previous_chain: _Optional[bytes] = ..., end_offset: _Optional[int] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., diverging: _Optional[_Union[_common_pb2.OffsetAndEpoch, _Mapping]] = ..., high_watermark: _Optional[int] = ..., digest: _Optional[bytes] = ..., digest_offset: _Optional[int] = ..., state: _Optional[_Union[BrokerState, str]] = ..., is_caught_up: bool = ..., should_shut_down: bool = ..., lease_ms: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., generation: _Optional[int] = ..., part: _Optional[_Union[_common_pb2.BatchPart, _Mapping]] = ..., skips: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class FetchMetadataSnapshotRequest(_message.Message):
     __slots__ = ("cluster_id", "broker_id", "broker_epoch", "incarnation_id", "snapshot", "position", "generation", "max_bytes")

@@ -6,9 +6,13 @@ history, and a change of leader never takes records back. Example with high wate
     1. broker 101 fetches from 40 with the right chain: it receives the batches in [40, 50);
     2. broker 102 fetches from 10: it is told to load the snapshot;
     3. broker 103 fetches from 60, so its log has another history: the answer says where the two histories diverge.
+
+An answer with a batch that was skipped (`metadata_log.image.skips`) has the record that skips the batch, too. A broker that cannot
+apply the batch would never come to the record.
 """
 
 from metadata_log.format.batch import Batch
+from metadata_log.format.codec import encode_record
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.fetch_size import as_asked
 from metadata_log.format.ids import Offset, OffsetAndEpoch
@@ -87,4 +91,7 @@ def deltas(
         standing=standing,
         lease_ms=lease_ms,
         part=part,
+        skips=tuple(
+            encode_record(skip) for at, skip in log.skipped() if skip.dropped_end > fetch.offset and at < applied
+        ),
     )

@@ -28,7 +28,7 @@ from metadata_log.disk.files import Directory
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import CorruptLog, ErrorCode, LogFormatError, NotABoundary
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
-from metadata_log.format.records import LeaderChange, Voters
+from metadata_log.format.records import LeaderChange, SkippedBatch, Voters
 from metadata_log.store.log import Log
 from metadata_log.store.log_history import QuorumRecord
 from quorum.core.protocol import inputs as raft
@@ -88,7 +88,9 @@ class LogWriter:
         self._space.write_at_any_price(self._log.write_out, now_ms)
         return True
 
-    def append_control(self, record: LeaderChange | Voters, epoch: int, now_ms: int, wall_ms: int) -> Batch | None:
+    def append_control(
+        self, record: LeaderChange | Voters | SkippedBatch, epoch: int, now_ms: int, wall_ms: int
+    ) -> Batch | None:
         """Appends a leader's control record. The caller must report the growth to the core (`grown_from`).
 
         None: the disk has no room, and the leader resigns in this turn.

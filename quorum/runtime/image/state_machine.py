@@ -23,6 +23,10 @@ slice builds on them. Example on controller 1, which has applied 40 records:
     3. the second batch is appended and committed: `committed` is the image at 2041;
     4. if controller 1 had lost the leadership after step 2, controller 1 would follow the log inside the transaction;
     5. the next active controller 2 begins with an AbortTransaction at 1040: the proposed image is the image at 40 again.
+
+*A poison batch* is committed, and cannot be applied. Replay stands in front of it (`poison`), and goes on when a committed
+`SkippedBatch` record drops it (`metadata_log.image.skips`). A node that has applied the batch before needs its image anew
+(`applied_skipped`).
 """
 
 from collections import deque
@@ -31,12 +35,12 @@ from typing import NamedTuple
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.ids import Offset, OffsetAndEpoch
-from metadata_log.format.records import AbortTransaction, BeginTransaction, EndTransaction, MetadataRecord
+from metadata_log.format.records import AbortTransaction, BeginTransaction, EndTransaction, MetadataRecord, SkippedBatch
 from metadata_log.format.records.transactions import TRANSACTION_MARKERS
 from metadata_log.image.changes import Changes
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.metadata_image import MetadataImage, Provenance, evolved
-from metadata_log.image.replay import OpenTransaction, Replay, ReplayStopped
+from metadata_log.image.replay import AppliedSkipped, OpenTransaction, Replay, ReplayStopped
 from metadata_log.store.log_view import LogView
 from quorum.runtime.image.digests import Digests
 
@@ -49,6 +53,23 @@ class Mark(NamedTuple):
 
     end: OffsetAndEpoch
     image: MetadataImage
+
+
+class Poison(NamedTuple):
+    """The committed batch in front of which replay stands."""
+
+    batch: Batch
+    reason: str
+    begun: Offset | None
+    """The base offset of the transaction that is open in front of the batch."""
+
+    def __str__(self) -> str:
+        batch = self.batch
+        return (
+            f"{self.reason}; the batch there is [{batch.base_offset}, {batch.end_offset}) of epoch {batch.epoch}, with chain "
+            f"{batch.chain.hex()}; `quorumctl log dump DATA-DIR --print-data --from-offset {batch.base_offset} --to-offset "
+            f"{batch.end_offset}` shows it"
+        )
 
 
 class Staged(NamedTuple):
@@ -89,6 +110,10 @@ class StateMachine:
         self.stopped: str | None = None
         """The reason if replay has stopped: a record that this code cannot apply, or an image that differs from a majority's.
         Raft continues without replay."""
+        self.poison: Poison | None = None
+        """The batch in front of which replay has stopped; None if replay goes on, or has stopped for another reason."""
+        self.applied_skipped: SkippedBatch | None = None
+        """A committed skip of a batch whose effect the image has: the image must be loaded anew."""
         self.digests = Digests()
         """The digests of the committed image at the newest batch ends."""
         self.bytes_since_mark = 0
@@ -126,7 +151,7 @@ class StateMachine:
         assert not self._proposing
         self._replay = Replay(image)
         self.applied = self._replay.end.offset
-        self.stopped = None
+        self.stopped = self.poison = self.applied_skipped = None
         self.digests.forget()
         self.digests.note(self.applied, image.digest_bytes)
         self.bytes_since_mark = 0
@@ -134,7 +159,7 @@ class StateMachine:
 
     def stop(self, reason: str) -> None:
         """Stops replay until an image is loaded, because the present image may be wrong."""
-        self.stopped = reason
+        self.stopped, self.poison = reason, None
 
     def begin_proposing(self) -> None:
         """Begins to keep a proposed image: the node is the active controller, and has applied the whole log."""
@@ -181,9 +206,18 @@ class StateMachine:
 
     def apply(self, log: LogView, until: Offset) -> list[Mark]:
         """Moves the committed image towards `until`, by a slice at most, and returns the marks passed on the way."""
-        if self.stopped is not None or until <= self.applied:
+        if until <= self.applied or self.applied_skipped is not None:
             return []
-        return self._adopt(until) if self._proposing else self._follow(log, until)
+        if self._proposing:
+            return [] if self.stopped is not None else self._adopt(until)
+        self._learn_skips(log, until)
+        return [] if self.stopped is not None else self._follow(log, until)
+
+    def _learn_skips(self, log: LogView, until: Offset) -> None:
+        """Tells replay of the committed skips, and goes on if one of them drops the batch in front of which replay stands."""
+        self._replay.learn(skip for at, skip in log.skipped() if at < until)
+        if self.poison is not None and self._replay.stopped is None:
+            self.stopped = self.poison = None
 
     def _adopt(self, until: Offset) -> list[Mark]:
         marks: list[Mark] = []
@@ -203,8 +237,11 @@ class StateMachine:
         batches = log.read(self.applied, APPLY_BYTES_PER_TURN, until)
         try:
             result = self._replay.apply(batches)
+        except AppliedSkipped as e:
+            self.applied_skipped = e.skip
+            return []
         except ReplayStopped as e:
-            self.stopped = str(e)
+            self._stand_at(e, batches)
             return []
         finally:
             self.applied = self._replay.end.offset
@@ -217,6 +254,13 @@ class StateMachine:
             len(batch.data) for batch in batches if not batch.is_control and batch.base_offset >= last_mark_end
         )
         return marks
+
+    def _stand_at(self, stopped: ReplayStopped, batches: Sequence[Batch]) -> None:
+        offset, transaction = self._replay.end.offset, self._replay.open
+        batch = next(each for each in batches if each.base_offset == offset)
+        begun = None if transaction is None else self._replay.image.offset
+        self.poison = Poison(batch, str(stopped), begun)
+        self.stopped = str(self.poison)
 
     def _pass_mark(self, end: OffsetAndEpoch, image: MetadataImage) -> Mark:
         self.bytes_since_mark = 0

@@ -88,6 +88,8 @@ class MetadataFetched:
     standing: BrokerStanding | None = None
     lease_ms: int = 0
     part: BatchPart | None = None
+    skips: tuple[bytes, ...] = ()
+    """Committed `SkippedBatch` records, packed, of batches at the fetch's offset or behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,32 @@ class SnapshotMarked:
     """The answer to a request for a snapshot: the mark is committed, and every node writes its snapshot at `offset`."""
 
     offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class SkipRequest:
+    """An operator's request to skip the committed batch at `offset`, which replay cannot apply."""
+
+    offset: Offset
+    epoch: Epoch
+    chain: bytes
+    although_applied: bool = False
+    """Skip the batch even if the leader has applied it, because other nodes cannot apply it."""
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSkipped:
+    """The answer to a `SkipRequest`: replay drops the data batches in [`dropped_start`, `dropped_end`)."""
+
+    offset: Offset
+    """One past the record that says so; the end of the log for a request that only validates."""
+    dropped_start: Offset
+    dropped_end: Offset
+    reason: str
+    """Why the leader cannot apply the batch; empty if the leader has applied it."""
+    batches: tuple[Batch, ...]
+    """The first dropped batches: at least one, and 1 MiB together at most."""
 
 
 @dataclass(frozen=True, slots=True)

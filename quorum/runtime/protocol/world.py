@@ -17,7 +17,15 @@ from quorum.core.protocol.inputs import PeerRefused, RequestFailed, ResponseRece
 from quorum.core.protocol.messages import PeerRequest, PeerResponse
 from quorum.runtime.protocol.jobs import Job
 from quorum.runtime.protocol.peer_answers import ReadEnd, RegistrationEnded
-from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, ReadView, Refused, SnapshotMarked
+from quorum.runtime.protocol.requests import (
+    BatchSkipped,
+    MetadataFetch,
+    MetadataFetched,
+    ReadView,
+    Refused,
+    SkipRequest,
+    SnapshotMarked,
+)
 
 ReplyTo: TypeAlias = int
 """The name of one waiting caller. The world chooses the names; the node answers each at most once."""
@@ -77,6 +85,15 @@ class SnapshotWanted:
 
 
 @dataclass(frozen=True, slots=True)
+class SkipWanted:
+    """An operator's request to skip a batch that replay cannot apply. The leader appends a `SkippedBatch`."""
+
+    request: SkipRequest
+    reply_to: ReplyTo
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobDone:
     """The end of a job, which holds its own result. `error`: the job failed with it."""
 
@@ -101,12 +118,13 @@ Event: TypeAlias = (
     | Read
     | LocalRead
     | SnapshotWanted
+    | SkipWanted
     | JobDone
     | Tick
     | ShutDown
 )
 
-Answer: TypeAlias = PeerResponse | CommandReply | MetadataFetched | ReadView | SnapshotMarked | Refused
+Answer: TypeAlias = PeerResponse | CommandReply | MetadataFetched | ReadView | SnapshotMarked | BatchSkipped | Refused
 
 
 class NodeStopped(Exception):

@@ -102,6 +102,7 @@ def to_metadata_fetched(fetched: MetadataFetched, number: int) -> broker_pb2.Met
         digest_offset=fetched.digest_offset,
         lease_ms=fetched.lease_ms,
         controller_epoch=fetched.controller_epoch,
+        skips=fetched.skips,
     )
     if fetched.snapshot is not None:
         response.snapshot.CopyFrom(to_snapshot_id(fetched.snapshot))

@@ -24,12 +24,14 @@ from quorum.runtime.active.story import Told
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.peer_answers import answered
 from quorum.runtime.protocol.requests import (
+    BatchSkipped,
     LeaderHint,
     MetadataFetch,
     MetadataFetched,
     NodeStatus,
     ReadView,
     Refused,
+    SkipRequest,
     SnapshotMarked,
 )
 from quorum.runtime.protocol.restarts import RestartAdvice, restart_advice
@@ -42,6 +44,7 @@ from quorum.runtime.protocol.world import (
     RaftRequest,
     Read,
     ReplyTo,
+    SkipWanted,
     SnapshotWanted,
     Submission,
 )
@@ -131,7 +134,9 @@ class LoneController:
 
     async def raft(self, request: PeerRequest) -> PeerResponse:
         answer = self.ask(lambda reply_to: RaftRequest(request, reply_to))
-        assert not isinstance(answer, CommandReply | MetadataFetched | ReadView | SnapshotMarked | Refused)
+        assert not isinstance(
+            answer, CommandReply | MetadataFetched | ReadView | SnapshotMarked | BatchSkipped | Refused
+        )
         return answer
 
     async def submit(self, command: Command, timeout_ms: int, identity: RequestIdentity | None = None) -> CommandReply:
@@ -170,6 +175,11 @@ class LoneController:
         answer = self.ask(lambda reply_to: LocalRead(at_least, reply_to, deadline_ms))
         assert isinstance(answer, ReadView)
         return view(answer)
+
+    async def skip_batch(self, request: SkipRequest, timeout_ms: int) -> BatchSkipped:
+        answer = self.ask(lambda reply_to: SkipWanted(request, reply_to, self.lone.now_ms + timeout_ms))
+        assert isinstance(answer, BatchSkipped)
+        return answer
 
     async def create_snapshot(self, reason: str, timeout_ms: int) -> Offset:
         deadline_ms = self.lone.now_ms + timeout_ms

@@ -38,6 +38,7 @@ from quorum.core.protocol.messages import (
 from quorum.core.roles import Transition
 from quorum.runtime.active.story import Told
 from quorum.runtime.protocol.requests import (
+    BatchSkipped,
     FetchResult,
     LeaderHint,
     LocalView,
@@ -47,6 +48,7 @@ from quorum.runtime.protocol.requests import (
     ReadView,
     Refused,
     ReplicaView,
+    SkipRequest,
 )
 from quorum.runtime.protocol.restarts import RestartAdvice, restart_advice
 from quorum.runtime.protocol.tallies import Tallies
@@ -166,6 +168,10 @@ class FakeNode:
         if at_least > image.offset:
             raise Refused(ErrorCode.NOT_READY, f"this controller has applied all below {image.offset}")
         return view(ReadView(image.offset, image, None, self.cluster.now_ms, LocalView(self.leader_id, 7)))
+
+    async def skip_batch(self, request: SkipRequest, timeout_ms: int) -> BatchSkipped:
+        self._maybe_refuse()
+        raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"no batch begins at offset {request.offset}; nothing was done")
 
     async def create_snapshot(self, reason: str, timeout_ms: int) -> Offset:
         self._maybe_refuse()

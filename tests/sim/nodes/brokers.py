@@ -41,7 +41,7 @@ from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.errors import ErrorCode, LogFormatError
 from metadata_log.format.ids import NodeId, OffsetAndEpoch, Uuid
 from metadata_log.format.records import FROM_OFFSET, STATE_REASONS, Endpoint, FeatureRange
-from metadata_log.image.replay import ReplayStopped
+from metadata_log.image.replay import AppliedSkipped, ReplayStopped
 from quorum.controller.protocol.commands import (
     AlterPartition,
     AlterPartitionReply,
@@ -292,7 +292,9 @@ class SimBroker:
 
     def _apply(self, effect: ApplyBatches) -> Input:
         try:
-            self.store.apply(effect.batches, effect.previous_chain)
+            self.store.apply(effect.batches, effect.previous_chain, effect.skips)
+        except AppliedSkipped as e:
+            return StoreBroken(e.reason)
         except ReplayStopped as e:
             return CannotFollow(str(e))
         except WrongHistory as e:
@@ -446,4 +448,5 @@ def _answer(number: int, fetched: MetadataFetched) -> FetchAnswer:
         lease_ms=fetched.lease_ms,
         controller_epoch=fetched.controller_epoch,
         part=fetched.part,
+        skips=fetched.skips,
     )
