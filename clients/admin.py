@@ -345,6 +345,20 @@ class AdminClient(Calls):
         """
         return await self.call(admin_pb2.CreateSnapshotRequest(reason=reason), admin_pb2.MutationResponse)
 
+    async def skip_batch(
+        self, offset: int, epoch: int, chain: bytes, *, although_applied: bool = False, validate_only: bool = False
+    ) -> admin_pb2.SkipBatchResponse:
+        """Makes all nodes drop a committed batch that they cannot apply. The content of the batch is lost.
+
+        `although_applied` skips a batch that the leader has applied, and other nodes cannot apply.
+        """
+        request = admin_pb2.SkipBatchRequest(offset=offset, epoch=epoch, chain=chain)
+        request.although_applied, request.validate_only = although_applied, validate_only
+        # Without a request id: the chain names the batch, so a repetition is safe. A client with an id first reads the offset of
+        # the log, and no controller answers reads while all of them stand in front of the batch.
+        response: admin_pb2.SkipBatchResponse = await self._ask(request)
+        return response
+
     async def submit(self) -> SubmitStream:
         """Opens a stream of changes to the active controller. See `SubmitStream`."""
         target = await self.leader()

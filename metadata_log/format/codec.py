@@ -80,7 +80,8 @@ def encode_records(records: Iterable[Record]) -> bytes:
     return b"".join(map(encode_record, records))
 
 
-def _unpacker(payload: bytes) -> Any:
+def record_unpacker(payload: bytes) -> Any:
+    """Return an unpacker over `payload` that allocates no more than a batch may have."""
     unpacker = msgpack.Unpacker(
         raw=False,
         use_list=False,
@@ -104,7 +105,7 @@ def decode_records(payload: bytes, count: int) -> list[Record | UnknownRecord]:
     """
     if len(payload) > BATCH_BYTES_MAX:
         raise LogFormatError(f"a payload of {len(payload)} bytes; no batch is larger than {BATCH_BYTES_MAX}")
-    unpacker = _unpacker(payload)
+    unpacker = record_unpacker(payload)
     records: list[Record | UnknownRecord] = []
     seen = StatesSeen(payload)
     try:
@@ -148,7 +149,7 @@ def split_payload(payload: bytes, count: int) -> list[bytes]:
     """
     if len(payload) > BATCH_BYTES_MAX:
         raise LogFormatError(f"a payload of {len(payload)} bytes; no batch is larger than {BATCH_BYTES_MAX}")
-    unpacker = _unpacker(payload)
+    unpacker = record_unpacker(payload)
     pieces: list[bytes] = []
     start = 0
     try:
@@ -214,6 +215,13 @@ def _mark(annotation: Any) -> object:
     kinds = alternatives_of(annotation)
     kinds += tuple(item for kind in kinds if typing.get_origin(kind) is tuple for item in typing.get_args(kind))
     return Secret if Secret in kinds else Uuid if Uuid in kinds else None
+
+
+def has_secrets(packed: bytes) -> bool:
+    """Return True if `packed` begins like a record of a type with secrets. The bytes need not be a whole record."""
+    head = packed[1:2] if packed[:1] < b"\xa0" else packed[3:4]  # behind a short or a long array's length
+    cls = RECORD_TYPES.get(head[0]) if head else None
+    return cls is not None and any(mark is Secret for _, mark in _fields_to_show(cls))
 
 
 def _plain(name: str, mark: object, value: object) -> object:

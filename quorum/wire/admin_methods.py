@@ -30,6 +30,7 @@ from quorum.wire.convert import convert_membership as membership
 from quorum.wire.convert import convert_reads as reads
 from quorum.wire.convert import convert_reassignments as moves
 from quorum.wire.convert import pages
+from quorum.wire.convert.convert_skips import from_skip_request, to_skip_response
 from quorum.wire.snapshot_hashes import SnapshotHashes
 
 SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
@@ -213,6 +214,12 @@ async def _create_snapshot(
     return admin_pb2.MutationResponse(offset=offset)
 
 
+async def _skip_batch(
+    controller: Controller, request: admin_pb2.SkipBatchRequest, timeout_ms: int, _: Offset | None
+) -> admin_pb2.SkipBatchResponse:
+    return to_skip_response(await controller.node.skip_batch(from_skip_request(request), timeout_ms))
+
+
 def _quorum_change(
     translate: Callable[[Any, int, Offset | None], QuorumChangeRequest],
 ) -> Callable[..., Awaitable[Any]]:
@@ -279,6 +286,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Asked("CanRestart", _can_restart),
     Asked("ListSnapshots", _list_snapshots),
     Goal("CreateSnapshot", _create_snapshot),
+    Goal("SkipBatch", _skip_batch),
     Goal("AddVoter", _quorum_change(membership.from_admin_add)),
     Goal("RemoveVoter", _quorum_change(membership.from_admin_remove)),
     Goal("TransferLeadership", _quorum_change(membership.from_transfer)),

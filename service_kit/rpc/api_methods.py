@@ -59,6 +59,7 @@ ADMIN: Final[Mapping[str, Kind]] = {
     "TransferLeadership": Kind.GOAL,
     "CanRestart": Kind.READ,
     "CreateSnapshot": Kind.GOAL,
+    "SkipBatch": Kind.GOAL,
     "ListSnapshots": Kind.READ,
     "Submit": Kind.CHANGE_ONCE,
 }

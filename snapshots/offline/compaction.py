@@ -96,7 +96,7 @@ def compact(spark: "SparkSession", source_dir: str, end_offset: Offset | None, o
         base=None if base is None else snapshot_name(base.end),
         invisible=invisible,
     )
-    every_topic = [each for each in found.every_topic if each.offset < wanted]
+    every_topic = found.visible_for_every_topic(0, wanted)
     meta = _meta(log, found, place, base)
     return _write(log, fold_records(entities, every_topic), meta, out_dir)
 

@@ -109,11 +109,14 @@ def entity_rows(
     """
     if batch.is_control or batch.end_offset <= since or batch.base_offset >= until:
         return
+    ranges = tuple(invisible)
+    if any(begin <= batch.base_offset and batch.end_offset <= end for begin, end in ranges):
+        return  # a skipped batch may be one that no release can decode
     packed = split_payload(batch.payload, batch.record_count)
     for offset, record, payload in zip(
         range(batch.base_offset, batch.end_offset), decode_batch(batch), packed, strict=True
     ):
-        if not since <= offset < until or any(begin <= offset < end for begin, end in invisible):
+        if not since <= offset < until or any(begin <= offset < end for begin, end in ranges):
             continue
         if isinstance(record, UnknownRecord):
             raise LogFormatError(

@@ -1,12 +1,13 @@
 """The first step of every job: the batches of a log, and the *punctuation*, the records that concern all entities.
 
 Spark checks the batches, and only a few numbers come to the driver, with the punctuation: control records (leaders,
-voters, snapshot marks), the markers of transactions, and each `ClearElr` that concerns every topic. A fold by entity
+voters, snapshot marks, skips), the markers of transactions, and each `ClearElr` that concerns every topic. A fold by entity
 needs these first. Example: an aborted transaction at 40..49 changes topic A and broker 7. The fold of A and the fold of
 broker 7 both have to leave out 40..49, and only the markers tell.
 """
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from metadata_log.format.codec import decode_records
@@ -20,6 +21,7 @@ from metadata_log.format.records import (
     EndTransaction,
     KRaftVersion,
     LeaderChange,
+    SkippedBatch,
     SnapshotMark,
     Voters,
 )
@@ -29,7 +31,7 @@ from metadata_log.image.entity_key import EVERY_TOPIC
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_CONTROL: Final = (LeaderChange, KRaftVersion, Voters, SnapshotMark)
+_CONTROL: Final = (LeaderChange, KRaftVersion, Voters, SnapshotMark, SkippedBatch)
 PUNCTUATION: Final = frozenset(TYPE_NUMBERS[cls] for cls in (*_CONTROL, *TRANSACTION_MARKERS, ClearElr))
 
 
@@ -51,17 +53,29 @@ class Punctuation(NamedTuple):
     every_topic: tuple[Placed, ...]
 
     def invisible(self, until: Offset) -> list[tuple[Offset, Offset]]:
-        """Return the offset ranges below `until` that had no effect.
+        """Return the offset ranges below `until` that had no effect: skipped batches, and transactions without an end.
 
         Raises:
             LogFormatError: the markers do not pair.
         """
+        dropped = [(skip.dropped_start, skip.dropped_end) for at, skip in self.skipped() if at < until]
         markers = [
             (placed.offset, cast(BeginTransaction | EndTransaction | AbortTransaction, placed.record))
             for placed in self.markers
-            if placed.offset < until
+            if placed.offset < until and not _is_within(placed.offset, dropped)
         ]
-        return invisible_ranges(markers, until)
+        return sorted([*dropped, *invisible_ranges(markers, until)])
+
+    def skipped(self) -> list[tuple[Offset, SkippedBatch]]:
+        """Return the skips of batches, each with the offset of its record."""
+        return [(placed.offset, placed.record) for placed in self.control if isinstance(placed.record, SkippedBatch)]
+
+    def visible_for_every_topic(self, since: Offset, until: Offset) -> list[Placed]:
+        """Return the records in [since, until) that concern every topic and had an effect."""
+        invisible = self.invisible(until)
+        return [
+            each for each in self.every_topic if since <= each.offset < until and not _is_within(each.offset, invisible)
+        ]
 
     def marks(self) -> list[Offset]:
         """Return the possible ends of snapshots: just after each mark."""
@@ -71,6 +85,10 @@ class Punctuation(NamedTuple):
         """Return the newest control record of this type below `until`; None if there is none."""
         found = [p.record for p in self.control if isinstance(p.record, kind) and p.offset < until]
         return found[-1] if found else None
+
+
+def _is_within(offset: Offset, ranges: Iterable[tuple[Offset, Offset]]) -> bool:
+    return any(begin <= offset < end for begin, end in ranges)
 
 
 def read_table(spark: "SparkSession", paths: list[str], mode: str, **options: object) -> "DataFrame":

@@ -1013,6 +1013,46 @@ class CreateSnapshotRequest(_message.Message):
     reason: str
     def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class SkipBatchRequest(_message.Message):
+    __slots__ = ("context", "offset", "epoch", "chain", "although_applied", "validate_only")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    ALTHOUGH_APPLIED_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    offset: int
+    epoch: int
+    chain: bytes
+    although_applied: bool
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., offset: _Optional[int] = ..., epoch: _Optional[int] = ..., chain: _Optional[bytes] = ..., although_applied: bool = ..., validate_only: bool = ...) -> None: ...
+
+class SkippedRecord(_message.Message):
+    __slots__ = ("offset", "type", "data")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    type: str
+    data: str
+    def __init__(self, offset: _Optional[int] = ..., type: _Optional[str] = ..., data: _Optional[str] = ...) -> None: ...
+
+class SkipBatchResponse(_message.Message):
+    __slots__ = ("offset", "dropped_start", "dropped_end", "reason", "records")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_START_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_END_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    dropped_start: int
+    dropped_end: int
+    reason: str
+    records: _containers.RepeatedCompositeFieldContainer[SkippedRecord]
+    def __init__(self, offset: _Optional[int] = ..., dropped_start: _Optional[int] = ..., dropped_end: _Optional[int] = ..., reason: _Optional[str] = ..., records: _Optional[_Iterable[_Union[SkippedRecord, _Mapping]]] = ...) -> None: ...
+
 class ListSnapshotsRequest(_message.Message):
     __slots__ = ("context",)
     CONTEXT_FIELD_NUMBER: _ClassVar[int]

@@ -195,6 +195,11 @@ class AdminServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.CreateSnapshotRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
                 _registered_method=True)
+        self.SkipBatch = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/SkipBatch',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.SkipBatchRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.SkipBatchResponse.FromString,
+                _registered_method=True)
         self.ListSnapshots = channel.unary_unary(
                 '/quorum_rpc.v1.AdminService/ListSnapshots',
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ListSnapshotsRequest.SerializeToString,
@@ -467,6 +472,17 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SkipBatch(self, request, context):
+        """Makes all nodes drop a committed batch that they cannot apply, or the whole transaction of the batch. What the batch
+        says is lost. The leader does this although its own replay stands in front of the batch. A repeated call finds the
+        batch skipped. Errors: OFFSET_OUT_OF_RANGE (no committed batch begins there), CHAIN_MISMATCH (the leader has another
+        batch there), POLICY_VIOLATION (the leader has applied the batch, has not come to it, or a snapshot has its effect),
+        UNSUPPORTED_VERSION (the cluster is below metadata.version 2).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListSnapshots(self, request, context):
         """Lists the snapshots on the answering node's disk. Every node answers for itself.
         """
@@ -620,6 +636,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.CreateSnapshot,
                     request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.CreateSnapshotRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.SerializeToString,
+            ),
+            'SkipBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.SkipBatch,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.SkipBatchRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.SkipBatchResponse.SerializeToString,
             ),
             'ListSnapshots': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSnapshots,
@@ -1387,6 +1408,33 @@ class AdminService(object):
             '/quorum_rpc.v1.AdminService/CreateSnapshot',
             quorum__rpc_dot_v1_dot_admin__pb2.CreateSnapshotRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SkipBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/SkipBatch',
+            quorum__rpc_dot_v1_dot_admin__pb2.SkipBatchRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.SkipBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

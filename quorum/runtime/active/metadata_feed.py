@@ -7,8 +7,8 @@ history, and a change of leader never takes records back. Example with high wate
     2. broker 102 fetches from 10: it is told to load the snapshot;
     3. broker 103 fetches from 60, so its log has another history: the answer says where the two histories diverge.
 
-An answer with a batch that was skipped (`metadata_log.image.skips`) has the record that skips the batch, too. A broker that cannot
-apply the batch would never come to the record.
+An answer with a batch that was skipped (`metadata_log.image.skips`) has the record that skips the batch: a broker that cannot
+apply the batch would not come to the record.
 """
 
 from metadata_log.format.batch import Batch

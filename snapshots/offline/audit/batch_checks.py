@@ -5,11 +5,12 @@ Each damaged place is reported once, by the rule that says most. Example: the ba
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metadata_log.format.ids import Offset
 from snapshots.offline.audit.findings import Finding, Severity, error
+from snapshots.offline.survey import Punctuation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -139,6 +140,19 @@ def places_of(batches: "DataFrame", node: str, offsets: set[Offset]) -> dict[Off
         for row in rows.select("file", "position", "held").toArrow().to_pylist():
             found.update(dict.fromkeys(row["held"], (row["file"], row["position"])))
     return found
+
+
+def check_skips(punctuation: Mapping[str, Punctuation]) -> list[Finding]:
+    """Report each skipped batch once, as of the first node that has it."""
+    found: dict[Offset, Finding] = {}
+    for node, records in sorted(punctuation.items()):
+        for at, skip in records.skipped():
+            detail = (
+                f"the batch at offset {skip.offset} of epoch {skip.epoch}, chain {skip.chain.hex()[:16]}: "
+                f"[{skip.dropped_start}, {skip.dropped_end}) has no effect"
+            )
+            found.setdefault(at, error("batch-skipped", detail, node=node, offset=at, severity=Severity.INFO))
+    return list(found.values())
 
 
 # --- between nodes ----------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ RULES: Final = {
     "snapshot-state": "a snapshot does not hold the state that the log makes",
     "snapshot-differs": "nodes have different files for one snapshot",
     "no-snapshot": "the log starts above 0 and no whole snapshot reaches its start",
+    "batch-skipped": "an operator had a batch dropped that no node could apply: its records are lost",
     "record-misfit": "a record does not fit the state that the records before it made",
     "fenced-in-isr": "a fenced broker is in an ISR",
     "unknown-broker": "a replica is on a broker that was never registered",

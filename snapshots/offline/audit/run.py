@@ -27,6 +27,7 @@ from snapshots.offline.audit.batch_checks import (
     NodeBatches,
     chains_at,
     check_batches,
+    check_skips,
     compare_nodes,
     places_of,
     summarize,
@@ -132,6 +133,7 @@ class _Audit:
         self._progress("who led")
         punctuation = read_punctuation(self._spark, self._paths, self._until)
         leaders = self._check_leaders(batches, punctuation)
+        self._findings += check_skips(punctuation)
         self._progress("verifying snapshots")
         snapshots = verify_snapshots(self._spark, self._logs.values())
         chains = chains_at(batches, {snapshot.end for snapshot in snapshots})
@@ -253,7 +255,7 @@ class _Audit:
         end = numbers.end_offset
         cuts = {snapshot.end for snapshot in snapshots if since <= snapshot.end <= end} | {end}
         invisible = found.invisible(end)
-        every_topic = [each for each in found.every_topic if since <= each.offset < end]
+        every_topic = found.visible_for_every_topic(since, end)
         name = None if base is None else snapshot_name(base)
         entities = read_entities(self._spark, log.path, until=end, since=since, base=name, invisible=invisible)
         return fold_digests(entities, every_topic, cuts)

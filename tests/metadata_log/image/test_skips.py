@@ -163,7 +163,7 @@ def test_all_replays_end_with_the_image_of_the_log_without_the_batch(seed: int) 
     written, twin_written = [], []
     for number in range(count):
         records: list[Record] = [
-            Topic(f"{number}-{each}", uuid(100 * number + each)) for each in range(dice.randint(1, 3))
+            Topic(f"{number}-{each}", uuid(1 + 10 * number + each)) for each in range(dice.randint(1, 3))
         ]
         if number == poisoned and dice.random() < 0.5:
             records.append(POISON)

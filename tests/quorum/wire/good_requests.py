@@ -156,6 +156,9 @@ def _operators() -> dict[str, Any]:
         "TransferLeadership": admin_pb2.TransferLeadershipRequest(context=CONTEXT, target_id=2),
         "CanRestart": admin_pb2.CanRestartRequest(context=CONTEXT, node_id=1),
         "CreateSnapshot": admin_pb2.CreateSnapshotRequest(context=CONTEXT, reason="why not"),
+        "SkipBatch": admin_pb2.SkipBatchRequest(
+            context=CONTEXT, offset=1, epoch=1, chain=bytes(32), validate_only=True
+        ),
         "ListSnapshots": admin_pb2.ListSnapshotsRequest(context=CONTEXT),
         "Submit": admin_pb2.SubmitRequests(requests=[admin_pb2.SubmitRequest(id=1, create_topics=created)]),
     }

@@ -35,6 +35,7 @@ NEED_A_STATE: Final = {
     "AdminService.DrainBroker": {"POLICY_VIOLATION", "UNSUPPORTED_VERSION"},
     "AdminService.UndrainBroker": {"POLICY_VIOLATION", "UNSUPPORTED_VERSION"},
     "AdminService.RemoveVoter": {"NOT_READY"},
+    "AdminService.SkipBatch": {"POLICY_VIOLATION", "UNSUPPORTED_VERSION"},
 }
 """The errors that no request alone can cause: the node has to be in a certain state, or to have a certain config."""
 

@@ -518,6 +518,13 @@ OPERATORS: Final = {
     "TransferLeadership": (*CHANGES, of_operators("target_id", 77, E.VOTER_NOT_FOUND)),
     "CanRestart": (*LEADERS, of_operators("node_id", 77, E.VOTER_NOT_FOUND)),
     "CreateSnapshot": CHANGES,
+    "SkipBatch": (
+        *CHANGES,
+        of_operators("offset", 1 << 40, E.OFFSET_OUT_OF_RANGE),
+        of_operators("offset", -1, E.INVALID_REQUEST),
+        of_operators("epoch", 1 << 40, E.CHAIN_MISMATCH),
+        of_operators("chain", HALF, E.INVALID_REQUEST),
+    ),
     "ListSnapshots": (FOREIGN,),
     "Submit": (
         of_operators("requests.0.create_topics.context.cluster_id", "elsewhere", E.INCONSISTENT_CLUSTER_ID),
@@ -535,7 +542,13 @@ TABLE: Final = {
 }
 
 
-FAILED_PRECONDITION: Final = {E.INCONSISTENT_CLUSTER_ID, E.POLICY_VIOLATION, E.INVALID_UPDATE_VERSION}
+FAILED_PRECONDITION: Final = {
+    E.INCONSISTENT_CLUSTER_ID,
+    E.POLICY_VIOLATION,
+    E.INVALID_UPDATE_VERSION,
+    E.OFFSET_OUT_OF_RANGE,
+    E.CHAIN_MISMATCH,
+}
 """The reasons whose gRPC status is meant to be FAILED_PRECONDITION: the state of the cluster or a policy forbids the call."""
 
 

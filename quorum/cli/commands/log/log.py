@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from quorum.cli.commands.skip_batch import skip_batch
 from quorum.cli.errors import EXIT_UNHEALTHY, CliError
 from quorum.cli.options import Options, command
 from quorum.cli.output import Column, emit
@@ -35,7 +36,10 @@ _RECORDS = (
 
 @click.group()
 def log() -> None:
-    """Read the metadata log's files."""
+    """Read the metadata log's files, and skip a batch that no node can apply."""
+
+
+log.add_command(skip_batch)
 
 
 @log.command()
@@ -120,9 +124,8 @@ def _record_rows(rows: Iterator[dict[str, Any]], from_offset: int, to_offset: in
             yield {"type": "DAMAGE", "data_text": f"{row['file']} at byte {row['position']}: {row['reason']}"}
             continue
         batch = {"epoch": row["epoch"], "time": time_text(row["last_timestamp_ms"])}
-        if row["records"] is None:
+        if "reason" in row:
             yield {**batch, "offset": row["base_offset"], "type": "DAMAGE", "data_text": row["reason"]}
-            continue
         for record in row["records"]:
             if record["offset"] < from_offset or (to_offset is not None and record["offset"] >= to_offset):
                 continue

@@ -12,6 +12,7 @@ from typing import Any, Final
 from metadata_log.format.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, batch_length, decode, verify_chain
 from metadata_log.format.codec import decode_batch, record_to_json
 from metadata_log.format.errors import LogFormatError
+from metadata_log.format.record_rows import rows_of as rows_of_batch
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, unpack_header
 from snapshots.format import FIRST_CHAIN
 
@@ -130,5 +131,5 @@ def _row(path: Path, position: int, batch: Batch, chain: bytes, *, with_records:
                 {"offset": offset, **record_to_json(record)} for offset, record in enumerate(records, batch.base_offset)
             ]
         except LogFormatError as e:
-            row["records"], row["reason"] = None, str(e)
+            row["records"], row["reason"] = [each._asdict() for each in rows_of_batch(batch)], str(e)
     return row

@@ -7,8 +7,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from metadata_log.disk.files import RealDirectory
+from metadata_log.format import batch as batches
+from metadata_log.format.codec import encode_record
 from metadata_log.format.ids import OffsetAndEpoch
-from metadata_log.format.records import LeaderChange, Topic
+from metadata_log.format.records import LeaderChange, Topic, UserScramCredential
 from metadata_log.store.log import Log
 from quorum.cli.main import cli
 from tests.quorum.cli.shapes import shape
@@ -102,3 +104,28 @@ def test_each_record_has_its_time(segment: Path) -> None:
     assert header.split("\t") == ["OFFSET", "EPOCH", "TIME", "TYPE", "DATA"]
     assert first.split("\t")[2] == "1970-01-01T00:00:01.000+00:00"
     assert second.split("\t")[2] == "1970-01-01T00:00:02.000+00:00"
+
+
+def test_a_batch_that_cannot_be_decoded_is_shown_as_far_as_possible(tmp_path: Path) -> None:
+    """Its CRC is right, so the writer had a bug. The bytes of records that cannot be decoded are shown in hexadecimal."""
+    good, bad = encode_record(Topic("a", bytes(16))), encode_record(Topic("b", bytes(16))).replace(b"\xa1b", b"\xc3")
+    secret = encode_record(UserScramCredential("alice", 1, b"salt", b"s" * 32, b"t" * 32, 4096)).replace(
+        b"\xa5alice", b"\xc3"
+    )
+    log = Log.open(RealDirectory(tmp_path / "@metadata"), start=OffsetAndEpoch(0, 0), chain=bytes(32))
+    batch = batches.encode(
+        good + bad + secret + good, base_offset=0, epoch=1, record_count=4, first_timestamp_ms=1, last_timestamp_ms=1,
+        is_control=False, previous_chain=bytes(32),
+    )  # fmt: skip
+    log.append_batches([batch])
+    log.close()
+    (row,) = rows(tmp_path, "--print-data")
+    assert "record 1 of the batch" in str(row["reason"])
+    records = row["records"]
+    assert isinstance(records, list)
+    assert [each["type"] for each in records] == ["Topic", "Undecodable", "Undecodable", "Topic"]
+    assert [each["offset"] for each in records] == [0, 1, 2, 3]
+    assert (records[1]["data"]["hex"], records[2]["data"]["hex"]) == (bad.hex(), "redacted")
+    table = run(tmp_path, "--print-data")
+    assert table.exit_code == 10
+    assert bad.hex() in table.stdout and "s" * 32 not in table.stdout

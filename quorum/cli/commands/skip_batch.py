@@ -1,0 +1,77 @@
+"""`quorumctl log skip-batch`: the way on behind a committed batch that no controller can apply.
+
+$ quorumctl log skip-batch --offset 40 --epoch 3 --chain 6fc6a0f5... --dry-run
+$ quorumctl log skip-batch --offset 40 --epoch 3 --chain 6fc6a0f5... --yes-lose-these-records
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from quorum.cli.options import Options, ask, command
+from quorum.cli.output import Column, emit
+
+_COLUMNS = (
+    Column("OFFSET", "offset"),
+    Column("TYPE", "type"),
+    Column("DATA", "data"),
+)
+_CHAIN_BYTES = 32
+
+
+@click.command("skip-batch")
+@click.option("--offset", type=click.IntRange(0), required=True, help="Offset of the batch's first record.")
+@click.option("--epoch", type=click.IntRange(0), required=True, help="Epoch of the batch.")
+@click.option("--chain", required=True, help="Chain of the batch, 64 hexadecimal digits.")
+@click.option("--dry-run", is_flag=True, help="Show what would be lost, and change nothing.")
+@click.option("--yes-lose-these-records", "yes", is_flag=True, help="Skip the batch; its records are lost for ever.")
+@click.option(
+    "--although-applied", is_flag=True, help="Skip the batch although the leader has applied it: other nodes cannot."
+)
+@command
+def skip_batch(
+    options: Options, offset: int, epoch: int, chain: str, dry_run: bool, yes: bool, although_applied: bool
+) -> None:
+    """Makes all nodes drop a committed batch that they cannot apply.
+
+    `quorumctl health` names the offset, the epoch and the chain. Look with --dry-run first. A batch of a transaction takes the
+    whole transaction along. A repeated call finds the batch skipped.
+    """
+    if dry_run is yes:
+        raise click.UsageError("nothing was done: name either --dry-run or --yes-lose-these-records")
+    try:
+        chain_bytes = bytes.fromhex(chain)
+    except ValueError:
+        chain_bytes = b""
+    if len(chain_bytes) != _CHAIN_BYTES:
+        raise click.UsageError(f"nothing was done: {chain!r} is no chain of {2 * _CHAIN_BYTES} hexadecimal digits")
+    answer = ask(
+        options,
+        lambda client: client.skip_batch(
+            offset, epoch, chain_bytes, although_applied=although_applied, validate_only=dry_run
+        ),
+    )
+    records = [{"offset": each.offset, "type": each.type, "data": each.data} for each in answer.records]
+    document: dict[str, Any] = {
+        "dry_run": dry_run,
+        "offset": answer.offset,
+        "dropped_start": answer.dropped_start,
+        "dropped_end": answer.dropped_end,
+        "reason": answer.reason or None,
+        "records": records,
+    }
+    emit(options.output, document, rows="records", columns=_COLUMNS, heading=list(_heading(document)))
+
+
+def _heading(document: dict[str, Any]) -> list[str]:
+    where = f"[{document['dropped_start']}, {document['dropped_end']})"
+    said = [f"The leader cannot apply it: {document['reason']}."] if document["reason"] else []
+    if document["dry_run"]:
+        said.append(f"Dry run: nothing was changed. These records in {where} would be lost:")
+    else:
+        said.append(
+            f"Skipped at offset {document['offset'] - 1}: every node drops the records in {where}. They are lost:"
+        )
+    return said
