@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from quorum.cli.commands.skip_batch import skip_batch
+from quorum.cli.commands.log.skip_batch import skip_batch
 from quorum.cli.errors import EXIT_UNHEALTHY, CliError
 from quorum.cli.options import Options, command
 from quorum.cli.output import Column, emit

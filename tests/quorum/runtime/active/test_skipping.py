@@ -14,7 +14,7 @@ from metadata_log.format.records import (
     SkippedBatch,
     Topic,
 )
-from quorum.controller.protocol.commands import CreateTopics, CreateTopicsReply, NewTopic
+from quorum.controller.protocol.topic_commands import CreateTopics, CreateTopicsReply, NewTopic
 from quorum.core.protocol.problem import ProblemCode
 from quorum.runtime.protocol.requests import BatchSkipped, Refused, SkipRequest
 from quorum.runtime.protocol.world import Answer, SkipWanted, SnapshotWanted

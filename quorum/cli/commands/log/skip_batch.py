@@ -12,6 +12,7 @@ import click
 
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
+from quorum.cli.shared_options import DRY_RUN
 
 _COLUMNS = (
     Column("OFFSET", "offset"),
@@ -22,10 +23,12 @@ _CHAIN_BYTES = 32
 
 
 @click.command("skip-batch")
-@click.option("--offset", type=click.IntRange(0), required=True, help="Offset of the batch's first record.")
-@click.option("--epoch", type=click.IntRange(0), required=True, help="Epoch of the batch.")
+@click.option(
+    "--offset", type=click.IntRange(0), metavar="OFFSET", required=True, help="Offset of the batch's first record."
+)
+@click.option("--epoch", type=click.IntRange(0), metavar="EPOCH", required=True, help="Epoch of the batch.")
 @click.option("--chain", required=True, help="Chain of the batch, 64 hexadecimal digits.")
-@click.option("--dry-run", is_flag=True, help="Show what would be lost, and change nothing.")
+@DRY_RUN
 @click.option("--yes-lose-these-records", "yes", is_flag=True, help="Skip the batch; its records are lost for ever.")
 @click.option(
     "--although-applied", is_flag=True, help="Skip the batch although the leader has applied it: other nodes cannot."
@@ -38,6 +41,9 @@ def skip_batch(
 
     `quorumctl health` names the offset, the epoch and the chain. Look with --dry-run first. A batch of a transaction takes the
     whole transaction along. A repeated call finds the batch skipped.
+
+    \b
+    $ quorumctl log skip-batch --offset 40 --epoch 3 --chain 6fc6a0f59c2a7e5c... --dry-run
     """
     if dry_run is yes:
         raise click.UsageError("nothing was done: name either --dry-run or --yes-lose-these-records")
