@@ -107,8 +107,9 @@ $(MODEL): constraints-model.txt scripts/make_venv.sh
 model: $(MODEL)  ## checks the TLA+ models of the protocol with TLC, all states within their bounds; needs a Java
 	@.venv-model/bin/python spec/check.py $(MODEL_ARGS)
 
-bench: $(VENV)  ## speed, side by side with etcd on this machine
+bench: $(VENV)  ## speed, side by side with etcd on this machine; then `make scale`
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+	@$(BIN)/python -m benchmarks.scale $(SCALE_ARGS)
 
 scale: $(VENV)  ## the figures of a cluster with millions of partitions; SCALE_ARGS="--partitions 200000 --topics 2000"
 	@$(BIN)/python -m benchmarks.scale $(SCALE_ARGS)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -208,6 +209,17 @@ class OurCluster:
         """Sends SIGCONT, and waits until the controller has caught up."""
         self._cluster.kill(self._cluster.layout.controllers[index].name, signal.SIGCONT)
         await self._caught_up(index)
+
+    async def restart_follower(self) -> float:
+        """Kills a follower with SIGKILL and starts it. Returns the seconds until it has caught up."""
+        index = (await self.leader() + 1) % len(self._stubs)
+        node = self._cluster.layout.controllers[index]
+        self._cluster.kill(node.name)
+        while node in self._cluster.running():
+            await asyncio.sleep(0.02)
+        began = time.perf_counter()
+        await self.bring_back(index)
+        return time.perf_counter() - began
 
     async def bring_back(self, index: int) -> None:
         """Starts the controller again, and waits until the controller has caught up."""

@@ -5,7 +5,8 @@
     P6    resident memory of the active controller and of a follower
     P11   one write at a time, 99th percentile: while a snapshot is written, and without a snapshot
     P7    a broker is silent: time from the end of its session until all its leaders are moved and the broker is fenced
-    P8    all controllers killed and started: epochs of the election (1: the first leader stayed), time until a leader and until
+    P8    one follower killed and started: time until it has loaded its snapshot and caught up with the leader;
+          all controllers killed and started: epochs of the election (1: the first leader stayed), time until a leader and until
           the first acknowledged write
 
 The brokers are sessions of this process (`benchmarks.sessions`), so that the figures are those of the controllers. Example: 100
@@ -42,6 +43,8 @@ WRITES_S = 5.0
 SESSION_S = 9.0
 """How long the controllers wait for a silent broker (`broker.session.timeout.ms`)."""
 LONG_TURN_S = "0.01"
+_FAILOVER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED)
+"""What a call is answered while another controller becomes active. A repetition with the same request id is safe."""
 console = Console(stderr=True)
 
 
@@ -69,6 +72,7 @@ class Scale:
         await self._memory("after the creation")
         await self._with_turns("snapshot", self._snapshot)
         await self._with_turns("fence", self._fence)
+        await self._restart()
         await self._cold_start()
         await self._memory("after the cold start")
 
@@ -103,7 +107,7 @@ class Scale:
         try:
             answer: admin_pb2.CreateTopicsResponse = await stub.CreateTopics(request)
         except grpc.aio.AioRpcError as e:
-            if e.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            if e.code() not in _FAILOVER:
                 raise
             return None
         return answer
@@ -159,6 +163,10 @@ class Scale:
             await asyncio.sleep(0.05)
         seconds = time.perf_counter() - ended
         self._tell("P7 broker fenced, all leaders moved", f"{seconds:.2f} s", "<= 2 s", seconds <= 2)
+
+    async def _restart(self) -> None:
+        seconds = await self._cluster.restart_follower()
+        self._tell("P8 one controller restarted, until it has caught up", f"{seconds:.1f} s", "<= 5 s", seconds <= 5)
 
     async def _cold_start(self) -> None:
         epoch = await self._epoch()
