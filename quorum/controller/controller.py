@@ -55,7 +55,7 @@ from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
-from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments
+from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, ContinueReassignments
 from quorum.controller.protocol.topic_commands import ContinueTopics, CreatePartitions, CreateTopics, DeleteTopics
 from quorum.controller.topics.configs import alter_configs
 from quorum.controller.topics.topic_commands import Topics
@@ -79,6 +79,7 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     AlterPartition,
     ElectLeaders,
     AlterPartitionReassignments,
+    ContinueReassignments,
     AllocateProducerIds,
     BootstrapFeatures,
     UpdateFeatures,
@@ -156,7 +157,7 @@ class Controller:
                 return alter_partitions(image, command, brokers.views.of(image), self.config)
             case ElectLeaders():
                 return elect_leaders(image, command, brokers.views.of(image), self.config)
-            case AlterPartitionReassignments():
+            case AlterPartitionReassignments() | ContinueReassignments():
                 return alter_reassignments(image, command, brokers.views.of(image), self.config)
             case BalanceLeaders():
                 return self._balancing.step(image, now_ms)

@@ -31,6 +31,7 @@ from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroke
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
+    ContinueReassignments,
 )
 from quorum.controller.protocol.replies import NOT_APPENDED
 from quorum.controller.protocol.topic_commands import (
@@ -264,6 +265,7 @@ Command: TypeAlias = (
     | AlterPartition
     | ElectLeaders
     | AlterPartitionReassignments
+    | ContinueReassignments
     | BalanceLeaders
     | UpdateFeatures
     | DrainBroker

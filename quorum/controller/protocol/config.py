@@ -61,9 +61,9 @@ class ControllerConfig(NamedTuple):
     """Maximum number of replicas that reassignments add to one broker at a time (`reassignment.moves.per.broker.max`)."""
     policy: Policy = ALLOW_ALL
     """The organisation's rules about new topics, new partitions and configs (`policy.file`, `policy.names`)."""
-    slice_changes_max: int = 1_000
-    """Maximum number of partitions that one slice of a fencing or of an election changes, so that no turn is long."""
-    slice_partitions_max: int = 10_000
+    slice_changes_max: int = 250
+    """Maximum number of partitions that one slice of a fencing or of an election changes: about 4 ms of work."""
+    slice_partitions_max: int = 5_000
     """Maximum number of partitions that one slice looks at: about 3 ms of work."""
     request_outcomes_max: int = 8_192
     """How many requests with ids are remembered: 16 MiB at the worst (2 KiB each), ordinarily 2 MiB."""

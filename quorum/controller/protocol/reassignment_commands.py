@@ -1,11 +1,13 @@
 """The command that moves replicas of partitions to other brokers, and its reply (Kafka's AlterPartitionReassignments,
 KIP-455)."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset
+from metadata_log.format.records import PartitionChange
 from quorum.controller.protocol.replies import NOT_APPENDED
 
 
@@ -37,8 +39,30 @@ class AlterPartitionReassignments:
     allow_replication_factor_change: bool = True
     """False: a target with another number of replicas than the partition had is refused."""
     validate_only: bool = False
-    done: tuple[ReassignmentResult, ...] = ()
-    """The results of the partitions that the same request named before these: they were decided in earlier batches."""
+
+
+@dataclass(slots=True)
+class AlteredSoFar:
+    """What the decided partitions of a request add up to."""
+
+    begun: int = 0
+    finished: int = 0
+    """How many of the begun reassignments needed no new replica, and are finished already."""
+    cancelled: int = 0
+    first: list[str] = field(default_factory=list)
+    """Some of the changes, as an operator reads them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContinueReassignments:
+    """Decide the next slice of a large request."""
+
+    command: AlterPartitionReassignments = field(repr=False)
+    changes: Iterator[PartitionChange | None] = field(repr=False)
+    """The changes of the partitions that are not decided yet, one for each partition; None: no change."""
+    results: list[ReassignmentResult] = field(repr=False)
+    """The results of the partitions that are decided."""
+    altered: AlteredSoFar
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 A client that gets no answer does not know the fate of its request, and may send the request again with the same id. The last
 batch of the decision ends with a `RequestOutcome`. So the effect of one batch or one transaction and its memory are committed
 together or not at all, and both survive a new leader, a restart and a snapshot. If a leader dies between two batches of another
-decision (`elections`, `reassignments`), the next leader decides the repetition as a new request.
+decision (`elections`), the next leader decides the repetition as a new request.
 
     known id, same payload and principal    the first answer again, with its first offset
     known id, other payload or principal    INVALID_REQUEST: two requests share one id
@@ -50,6 +50,7 @@ from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroke
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
+    ContinueReassignments,
     ReassignmentResult,
 )
 from quorum.controller.protocol.topic_commands import (
@@ -77,6 +78,7 @@ class RequestIdentity(NamedTuple):
     """The highest offset that the client had seen when it sent the request for the first time."""
 
 
+_REST: Final = (ContinueTopics, ContinueConfigs, ContinueReassignments)
 _ROWS: Final = {
     result: attrgetter(*(each.name for each in fields(result)))
     for result in (TopicResult, ConfigResult, ElectionResult, ReassignmentResult, FeatureResult)
@@ -107,7 +109,7 @@ def outcome_of(
 
 def is_done(command: Command, reply: CommandReply) -> bool:
     """True if `command`, or a part of it, was done, and not only validated or refused."""
-    asked = command.command if isinstance(command, ContinueTopics | ContinueConfigs) else command
+    asked = command.command if isinstance(command, _REST) else command
     if getattr(asked, "validate_only", False):
         return False
     results = getattr(reply, "results", ())

@@ -182,6 +182,7 @@ class MetadataLaws:
         counts = self.partition_counts.setdefault(topic.name, [])
         if not counts or counts[-1][1] != topic.partition_count:
             counts.append((step.end, topic.partition_count))
+        self.reassignments.noted(topic.name, partition, after, step.end)
         self._check_fenced_out(step.after, after, where)
         strangers = set(after[REPLICAS]) - self._registered
         hold(not strangers, "M7 Referential", f"{where} has replicas on {strangers}, which never registered")

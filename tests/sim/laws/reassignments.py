@@ -4,16 +4,28 @@
     FormerKept      until the end a partition has all replicas that it had before the first request, and a cancellation leads back
     TargetReached   when the former replicas are gone, every replica that was added is in sync
     RemovedNotices  when a replica is removed, the leader epoch goes up
+    AsAnswered      a request takes effect as a whole: as of its answer, each partition without an error has the target asked for
 
 Example: orders-0 is on 101 and 102 and shall have 103. If the controller removed 101 and 102 before 103 is in sync, the records
 would be on no broker at all: TargetReached is broken.
 """
 
-from metadata_log.format.ids import NodeId
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from metadata_log.format.ids import NodeId, Offset
 from metadata_log.format.partition_state import ADDING, ISR, LEADER_EPOCH, REMOVING, REPLICAS, PartitionState
+from quorum.controller.partitions.target_replicas import is_reassigning
 from quorum.controller.protocol.reassignment_commands import Reassignment
 from tests.sim.coverage import Coverage
 from tests.sim.laws.broken import hold
+
+
+class Target(NamedTuple):
+    """The replicas that a partition shall have."""
+
+    replicas: tuple[NodeId, ...]
+    is_reassigning: bool
 
 
 class ReassignmentLaws:
@@ -23,10 +35,29 @@ class ReassignmentLaws:
         self._coverage = coverage
         self._asked: dict[tuple[str, int], set[tuple[NodeId, ...] | None]] = {}
         """By partition: every target that a client has ever asked for; None for a cancellation."""
+        self._targets: dict[tuple[str, int], list[tuple[Offset, Target]]] = {}
+        """By partition: every target that it has ever had, and since when."""
 
     def asked(self, wanted: Reassignment) -> None:
         """Notes a request. It may arrive at any later time."""
         self._asked.setdefault((wanted.topic, wanted.partition), set()).add(wanted.replicas)
+
+    def noted(self, topic: str, partition: int, after: PartitionState, end: Offset) -> None:
+        """Notes a partition that the batch which ends at `end` has changed or created."""
+        targets = self._targets.setdefault((topic, partition), [])
+        now = Target(_target(after), is_reassigning(after))
+        if not targets or targets[-1][1] != now:
+            targets.append((end, now))
+
+    def answered(self, done: Sequence[Reassignment], end: Offset) -> None:
+        """Checks an answer "these are in effect below `end`"."""
+        for topic, partition, replicas in done:
+            found = next((now for at, now in reversed(self._targets.get((topic, partition), [])) if at <= end), None)
+            as_asked = found is not None and (
+                not found.is_reassigning if replicas is None else found.replicas == replicas
+            )
+            text = f"{topic}-{partition} was to have {replicas}, acknowledged at {end}; it has {found}"
+            hold(as_asked, "M11 AsAnswered", text)
 
     def changed(self, topic: str, partition: int, before: PartitionState, after: PartitionState, where: str) -> None:
         """Checks a partition that a batch has changed."""

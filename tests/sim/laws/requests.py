@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, Offset, Uuid
-from metadata_log.format.records import RequestOutcome, Topic
+from metadata_log.format.records import PartitionChange, RequestOutcome, Topic
+from quorum.controller.partitions.target_replicas import target_of
 from quorum.controller.protocol.commands import Command, FenceBroker
 from quorum.controller.protocol.election_commands import ElectLeaders
 from quorum.controller.protocol.feature_commands import UpdateFeatures
 from quorum.controller.protocol.mode_commands import DrainBroker
-from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments
+from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.controller.protocol.topic_commands import CreateTopics
 from quorum.runtime.protocol.requests import Refused
@@ -38,7 +39,7 @@ from tests.sim.laws.broken import hold
 if TYPE_CHECKING:
     from tests.sim.nodes.controllers import SimController
 
-SLICED = (ElectLeaders, AlterPartitionReassignments, FenceBroker, DrainBroker, UpdateFeatures)
+SLICED = (ElectLeaders, FenceBroker, DrainBroker, UpdateFeatures)
 """Commands with steps between which the leader decides other requests. Between the slices of a transaction it decides none."""
 
 
@@ -58,6 +59,8 @@ class RequestLaws:
         """By request that may be done in several steps, and epoch: the minimum horizon when the request first arrived."""
         self._creating: dict[str, Uuid] = {}
         """By topic created by one request at most: the request."""
+        self._moving: dict[Uuid, frozenset[Reassignment]] = {}
+        """By request that reassigns: the targets that it asks for."""
 
     def asked(self, command: Command, identity: RequestIdentity, epoch: Epoch) -> None:
         """Notes a request with an id at a controller, which is in `epoch`."""
@@ -66,6 +69,8 @@ class RequestLaws:
             self._began.setdefault(identity.request_id, {}).setdefault(epoch, self._forgotten_below)
         if isinstance(command, CreateTopics):
             self._creating |= {topic.name: identity.request_id for topic in command.topics}
+        if isinstance(command, AlterPartitionReassignments):
+            self._moving[identity.request_id] = frozenset(command.partitions)
 
     def answered(self, controller: "SimController", identity: RequestIdentity, answer: Answer) -> None:
         """Called before the answer to a request leaves."""
@@ -89,9 +94,29 @@ class RequestLaws:
                     "C3 WithItsEffect",
                     f"topic {record.name} was created, and that is not remembered with it",
                 )
+        if self._moving:
+            self._check_reassigned(step, frozenset() if done is None else self._moving.get(done, frozenset()))
         if done is not None:
             self._check_done(done, step.end - 1, step.batch.epoch)
             self._forget(step)
+
+    @staticmethod
+    def _check_reassigned(step: Step, asked: frozenset[Reassignment]) -> None:
+        """A partition gets another target only together with the outcome of a request that has asked for it. So a large request
+        takes effect as a whole."""
+        for record in step.records:
+            if not isinstance(record, PartitionChange) or (record.replicas, record.removing_replicas) == (None, None):
+                continue
+            topics = step.before.topic_by_id(record.topic_id), step.after.topic_by_id(record.topic_id)
+            before, after = (None if topic is None else topic.state(record.partition) for topic in topics)
+            if topics[0] is None or before is None or after is None or target_of(before) == target_of(after):
+                continue
+            name, target = topics[0].name, target_of(after)
+            remembered = not asked.isdisjoint(
+                Reassignment(name, record.partition, replicas) for replicas in (target, None)
+            )
+            text = f"{name}-{record.partition} gets the target {target}, and that is not remembered with it"
+            hold(remembered, "C3 WithItsEffect", text)
 
     def _check_done(self, request_id: Uuid, at: Offset, epoch: Epoch) -> None:
         request, seen = f"request {request_id.hex()}", self._seen[request_id]

@@ -8,7 +8,6 @@ from quorum.controller.protocol.commands import Command, FenceBroker
 from quorum.controller.protocol.election_commands import ElectLeaders
 from quorum.controller.protocol.feature_commands import UpdateFeatures
 from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker
-from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments
 from quorum.controller.protocol.request_outcomes import RequestIdentity, outcome_of
 from quorum.controller.protocol.topic_commands import CreateTopics
 from tests.metadata_log.image.histories import LogWriter
@@ -49,7 +48,6 @@ class Requests:
 
 SLICED: list[Command] = [
     ElectLeaders(()),
-    AlterPartitionReassignments(()),
     FenceBroker(7),
     DrainBroker(7),
     UpdateFeatures(()),

@@ -1,5 +1,6 @@
 """Bugs of reassignments."""
 
+from dataclasses import replace
 from typing import Any
 
 from metadata_log.format.partition_state import REPLICAS, NodeIds, PartitionState
@@ -8,9 +9,13 @@ from quorum.controller.partitions import partition_changes
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
 from quorum.controller.partitions.reassignment import reassignments
 from quorum.controller.partitions.target_replicas import Assignment, finished, target_of
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import Decision
+from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignmentsReply, ContinueReassignments
 from tests.sim.mutants.patching import Mutant, patched
 
 _build = PartitionChangeBuilder.build
+_next = reassignments._next
 
 
 def _any_in_sync(assignment: Assignment, isr: NodeIds) -> Assignment | None:
@@ -36,6 +41,20 @@ def _unnoticed(self: PartitionChangeBuilder) -> PartitionChange | None:
     return change._replace(leader=None) if is_same and change is not None else change
 
 
+def _slices_that_stand_alone(rest: ContinueReassignments, config: ControllerConfig) -> Decision:
+    return replace(_next(rest, config), transaction="")
+
+
+def _first_slice_only(rest: ContinueReassignments, config: ControllerConfig) -> Decision:
+    """All partitions are decided, and the changes of one slice are written."""
+    decision = _next(rest, config)
+    if decision.then is None:
+        return decision
+    for _ in rest.changes:
+        pass
+    return replace(decision, reply=AlterPartitionReassignmentsReply(results=tuple(rest.results)), then=None)
+
+
 REASSIGNMENTS: dict[str, Mutant] = {
     "reassigned-too-early": Mutant(
         "the former replicas are removed when one replica of the target is in sync, and others are not",
@@ -56,5 +75,13 @@ REASSIGNMENTS: dict[str, Mutant] = {
     "removed-unnoticed": Mutant(
         "a replica is removed in the same leader epoch, if the leader stays",
         lambda: patched(PartitionChangeBuilder, "build", _unnoticed),
+    ),
+    "reassigned-in-parts": Mutant(
+        "the slices of a large reassignment take effect one by one",
+        lambda: patched(reassignments, "_next", _slices_that_stand_alone),
+    ),
+    "half-of-a-reassignment-acknowledged": Mutant(
+        "a large reassignment is acknowledged as a whole when its first slice is written",
+        lambda: patched(reassignments, "_next", _first_slice_only),
     ),
 }

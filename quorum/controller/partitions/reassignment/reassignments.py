@@ -16,13 +16,13 @@ a leader is refused (INVALID_REPLICA_ASSIGNMENT).
 above that is refused with THROTTLING_QUOTA_EXCEEDED, and the client asks again when others are finished. Nothing waits in the
 controller.
 
-The controller decides a request slice by slice, each slice one batch, so that no turn is long. If another controller becomes
-active between two slices, the slices that are written stay, and a repeated request is decided as a new one.
+*A large request takes effect as a whole.* The controller decides it slice by slice, so that no turn is long. The slices are one
+transaction: if another controller becomes active between two slices, nothing was done.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Set
-from itertools import chain
+from collections.abc import Iterable, Iterator, Set
+from itertools import chain, islice
 from typing import Final
 
 from metadata_log.format.errors import ErrorCode
@@ -46,6 +46,7 @@ from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.election_rules import ElectionRules
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
 from quorum.controller.partitions.target_replicas import Assignment, begun, former_of, is_reassigning, target_of
+from quorum.controller.protocol.commands import FollowUpReply
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.feature_gate import require_level
@@ -57,8 +58,10 @@ from quorum.controller.protocol.happenings import (
     first_few,
 )
 from quorum.controller.protocol.reassignment_commands import (
+    AlteredSoFar,
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
+    ContinueReassignments,
     Reassignment,
     ReassignmentResult,
 )
@@ -66,32 +69,51 @@ from quorum.controller.protocol.topic_rules import REPLICATION_FACTOR_MAX, Rejec
 
 _LEVEL: Final = FIELD_LEVELS[PartitionChange]["adding_replicas"]
 """The level of `metadata.version` from which on there are reassignments."""
-_COST: Final = 4
-"""How many changes of another slice take as long as one reassignment: 20 us, and the replay takes as long again."""
+_COST: Final = 7
+"""How many records of new topics cost as much as one reassignment, with its replay."""
+_TRANSACTION: Final = "AlterPartitionReassignments"
 
 
 def alter_reassignments(
-    image: MetadataImage, command: AlterPartitionReassignments, view: BrokerView, config: ControllerConfig
+    image: MetadataImage,
+    command: AlterPartitionReassignments | ContinueReassignments,
+    view: BrokerView,
+    config: ControllerConfig,
 ) -> Decision:
-    """Decides the next slice of the partitions, each by itself. The reply of the last slice has all results.
+    """Decides the partitions, each by itself. A large request is decided slice by slice, as one transaction.
 
     Raises:
         ControllerError: POLICY_VIOLATION for too many partitions, INVALID_REQUEST for a partition named twice,
             UNSUPPORTED_VERSION at the first level of metadata.version. Nothing was done.
     """
-    require_level(image, _LEVEL, "a reassignment")
-    if not command.done:
-        _check_request(command, config)
-    size = max(1, config.slice_changes_max // _COST)
-    now, later = command.partitions[:size], command.partitions[size:]
-    work = _Slice(image, command, view, config)
-    results = [work.result(wanted) for wanted in now]
-    done = (*command.done, *results)
-    then = None
-    if later:
-        then = AlterPartitionReassignments(later, command.allow_replication_factor_change, command.validate_only, done)
-    records = () if command.validate_only else tuple(work.changes)
-    return Decision(records, AlterPartitionReassignmentsReply(results=done), then, work.story() if records else ())
+    if isinstance(command, ContinueReassignments):
+        return _next(command, config)
+    require_level(image, _LEVEL, "a reassignment")  # from this level on there are transactions, too
+    _check_request(command, config)
+    results: list[ReassignmentResult] = []
+    work = _Reassigning(image, command, view, config)
+    return _next(ContinueReassignments(command, work.changes(results), results, work.altered), config)
+
+
+def _next(rest: ContinueReassignments, config: ControllerConfig) -> Decision:
+    """Decides the next slice. The last slice has the reply and the story of the whole request."""
+    command, wanted = rest.command, len(rest.command.partitions)
+    size = max(1, config.transaction_slice_records // _COST)
+    changes = tuple([change for change in islice(rest.changes, size) if change is not None])
+    records = () if command.validate_only else changes
+    transaction = _TRANSACTION if wanted > size and not command.validate_only else ""
+    if len(rest.results) < wanted:
+        return Decision(records, FollowUpReply(), rest, transaction=transaction)
+    reply = AlterPartitionReassignmentsReply(results=tuple(rest.results))
+    story = () if command.validate_only else _story(rest.altered)
+    return Decision(records, reply, happenings=story, transaction=transaction)
+
+
+def _story(altered: AlteredSoFar) -> tuple[ReassignmentsAltered, ...]:
+    """The happening of a request; none if nothing has changed."""
+    if not altered.begun and not altered.cancelled:
+        return ()
+    return (ReassignmentsAltered(altered.begun, altered.finished, altered.cancelled, tuple(altered.first)),)
 
 
 def _check_request(command: AlterPartitionReassignments, config: ControllerConfig) -> None:
@@ -122,8 +144,9 @@ def moves_by_broker(image: MetadataImage) -> Counter[NodeId]:
     )
 
 
-class _Slice:
-    """The partitions of one batch."""
+class _Reassigning:
+    """The partitions of one request, decided by the image before it: no partition is named twice, and a transaction admits no
+    other decision."""
 
     def __init__(
         self,
@@ -137,20 +160,24 @@ class _Slice:
         self._view = view
         self._config = config
         self._moves = moves_by_broker(image)
-        if command.validate_only:  # the image does not have the moves that earlier slices would have begun
-            self._moves.update(broker_id for result in command.done for broker_id in result.adding)
-        self.changes: list[PartitionChange] = []
-        self._told: list[str] = []
-        self._finished = self._cancelled = 0
+        """How many replicas are being added to each broker, with those of this request so far."""
+        self.altered = AlteredSoFar()
 
-    def result(self, wanted: Reassignment) -> ReassignmentResult:
-        """Decides one partition."""
-        try:
-            topic, state = self._found(wanted)
-            after = self._altered(topic, state, wanted)
-        except Rejected as e:
-            return ReassignmentResult(wanted.topic, wanted.partition, e.code, e.message)
-        return ReassignmentResult(wanted.topic, wanted.partition, adding=after[ADDING], removing=after[REMOVING])
+    def changes(self, results: list[ReassignmentResult]) -> Iterator[PartitionChange | None]:
+        """Decides one partition after the other. The result is in `results` when the change is returned."""
+        for wanted in self._command.partitions:
+            change: PartitionChange | None = None
+            try:
+                topic, before = self._found(wanted)
+                change, after = self._altered(topic, before, wanted)
+            except Rejected as e:
+                results.append(ReassignmentResult(wanted.topic, wanted.partition, e.code, e.message))
+            else:
+                adding, removing = after[ADDING], after[REMOVING]
+                results.append(ReassignmentResult(wanted.topic, wanted.partition, adding=adding, removing=removing))
+                if change is not None:
+                    self._note(wanted, before, after)
+            yield change
 
     def _found(self, wanted: Reassignment) -> tuple[TopicImage, PartitionState]:
         topic = self._image.topic(wanted.topic)
@@ -163,8 +190,10 @@ class _Slice:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         return topic, state
 
-    def _altered(self, topic: TopicImage, state: PartitionState, wanted: Reassignment) -> PartitionState:
-        """Returns the state after the change, which may be none. Raises Rejected."""
+    def _altered(
+        self, topic: TopicImage, state: PartitionState, wanted: Reassignment
+    ) -> tuple[PartitionChange | None, PartitionState]:
+        """Returns the change, which may be none, and the state after it. Raises Rejected."""
         if wanted.replicas is None:
             if not is_reassigning(state):
                 text = "no reassignment of this partition is in progress"
@@ -180,15 +209,13 @@ class _Slice:
         builder = PartitionChangeBuilder(topic.topic_id, wanted.partition, state, may_lead, self._view.resting, rules)
         change = builder.with_assignment(assignment).build()
         if change is None:
-            return state
+            return None, state
         after = merge(state, change)
         for broker_id in set(after[ADDING]) - set(state[ADDING]):
             self._check_bound(broker_id)
         self._moves.update(after[ADDING])
         self._moves.subtract(state[ADDING])
-        self.changes.append(change)
-        self._note(wanted, state, after)
-        return after
+        return change, after
 
     def _check_target(self, state: PartitionState, target: NodeIds) -> None:
         problem: str | None = None
@@ -234,16 +261,15 @@ class _Slice:
             )
 
     def _note(self, wanted: Reassignment, before: PartitionState, after: PartitionState) -> None:
-        self._cancelled += wanted.replicas is None
-        self._finished += wanted.replicas is not None and not is_reassigning(after)
-        if len(self._told) < NAMED_MAX:
+        altered = self.altered
+        if wanted.replicas is None:
+            altered.cancelled += 1
+        else:
+            altered.begun += 1
+            altered.finished += not is_reassigning(after)
+        if len(altered.first) < NAMED_MAX:
             moved = f"{_shown(target_of(before))} -> {_shown(target_of(after))}"
-            self._told.append(f"{wanted.topic}-{wanted.partition}: {moved}")
-
-    def story(self) -> tuple[ReassignmentsAltered, ...]:
-        """The happening of the slice."""
-        begun_count = len(self.changes) - self._cancelled
-        return (ReassignmentsAltered(begun_count, self._finished, self._cancelled, tuple(self._told)),)
+            altered.first.append(f"{wanted.topic}-{wanted.partition}: {moved}")
 
 
 def _shown(replicas: Iterable[NodeId]) -> str:

@@ -11,7 +11,6 @@ from quorum.controller.partitions.listing.partition_health import partition_heal
 from quorum.controller.protocol.commands import (
     AlterPartition,
     AlterPartitionReply,
-    Command,
     IsrMember,
     PartitionAlteration,
     PartitionAlterationResult,
@@ -23,7 +22,7 @@ from quorum.controller.protocol.config_commands import (
     ConfigOperation,
     ConfigOperationKind,
 )
-from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.decision import ControllerError
 from quorum.controller.protocol.election_commands import (
     ElectionType,
     ElectLeaders,
@@ -338,7 +337,7 @@ def test_a_partition_is_named_once(cluster: Cluster) -> None:
 @pytest.mark.parametrize("validate_only", [False, True])
 def test_a_broker_gets_only_so_many_replicas_at_a_time(validate_only: bool) -> None:
     """The others are refused until some are in sync; what adds nothing is never refused. A dry run says the same, over slices."""
-    cluster = Cluster(4, config=ControllerConfig(reassignment_moves_per_broker_max=2, slice_changes_max=1))
+    cluster = Cluster(4, config=ControllerConfig(reassignment_moves_per_broker_max=2, transaction_slice_records=1))
     cluster.assign("t", *[(0, 1)] * 5)
     targets = ((0, 3), (3, 1), (0, 3), (1, 0), (0, 2))
     command = AlterPartitionReassignments(
@@ -356,24 +355,6 @@ def test_a_broker_gets_only_so_many_replicas_at_a_time(validate_only: bool) -> N
     in_sync(cluster, 0, 1, 3, partition=1)
     assert reassign(cluster, (3, 0), 2).error is ErrorCode.NONE
     assert reassign(cluster, (2, 3), 0).error is ErrorCode.NONE, "a replica that is being added already counts once"
-
-
-def test_a_large_request_is_decided_in_slices() -> None:
-    """No slice has more changes than allowed; the last answer has all results, and each slice its own story."""
-    cluster = Cluster(4, config=ControllerConfig(slice_changes_max=16))
-    cluster.assign("t", *[(0, 1)] * 10)
-    command: Command | None = AlterPartitionReassignments(tuple(Reassignment("t", each, (1, 2)) for each in range(10)))
-    sizes = []
-    decision = Decision((), AlterPartitionReassignmentsReply())
-    while command is not None:
-        decision = cluster.controller.decide(cluster.image, command, cluster.now_ms)
-        cluster.fold(decision)
-        sizes.append(len(decision.records))
-        command = decision.then
-    assert sizes == [4, 4, 2]
-    assert isinstance(decision.reply, AlterPartitionReassignmentsReply)
-    assert [each.partition for each in decision.reply.results] == list(range(10))
-    assert all(each.adding == (2,) for each in decision.reply.results)
 
 
 def test_the_story_tells_what_was_begun_and_what_is_finished(cluster: Cluster) -> None:

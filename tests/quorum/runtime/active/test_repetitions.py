@@ -4,6 +4,7 @@ import pytest
 
 from metadata_log.format.codec import decode_batch
 from metadata_log.format.ids import NodeId
+from metadata_log.format.partition_state import ADDING
 from metadata_log.format.records import METADATA_VERSION, TOPIC_RESOURCE, RequestOutcome
 from quorum.controller.protocol.commands import Command, FenceBroker
 from quorum.controller.protocol.config import ControllerConfig
@@ -157,3 +158,39 @@ def test_a_copy_with_another_payload_between_two_slices_is_refused_at_the_end(na
     check_done(lone.answers[first])
     assert isinstance(lone.answers[other], Refused)
     assert outcomes(lone, identity()) == 1
+
+
+def test_a_large_reassignment_is_begun_as_a_whole_by_the_leader_that_ends_it() -> None:
+    """1. The leader dies between two slices: no partition is in reassignment. 2. The client repeats its request, with its id, and
+    all twenty are. 3. Another client cancels one of them. 4. A late copy gets the first answer, and begins nothing again."""
+    lone = started()
+    submit(lone, LARGE["AlterPartitionReassignments"], identity())
+    lone.finish(lone.flushes()[0])
+    assert lone.node.state.transaction is not None
+
+    again = LoneNode(lone.disk.kill(), CONFIG)
+    settle(again)
+    assert moving(again) == []
+
+    first = submit(again, LARGE["AlterPartitionReassignments"], identity())
+    settle(again)
+    check_done(again.answers[first])
+    assert len(moving(again)) == len(PLACES)
+    other = submit(again, AlterPartitionReassignments((Reassignment("t0", 0, None),)), None)
+    settle(again)
+    check_done(again.answers[other])
+    late = submit(again, LARGE["AlterPartitionReassignments"], identity())
+    settle(again)
+    assert again.answers[late] == again.answers[first]
+    assert len(moving(again)) == len(PLACES) - 1
+    assert outcomes(again, identity()) == 1
+
+
+def moving(lone: LoneNode) -> list[tuple[str, int]]:
+    """The partitions that get a new replica."""
+    return [
+        (topic.name, number)
+        for topic in lone.node.state.committed.topics()
+        for number, state in enumerate(topic.states())
+        if state[ADDING]
+    ]
