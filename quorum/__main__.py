@@ -68,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="overrides one key of the file")
     parser.add_argument("--version", action="version", version=release_line())
     options = parser.parse_args(arguments)
-    gc.set_threshold(50_000, 50, 1_000)  # nothing here is cyclic garbage in any amount, and millions of objects stay
+    # Nothing here is cyclic garbage in any amount, and millions of objects stay. A look at 10,000 new objects takes 2 ms.
+    gc.set_threshold(10_000, 50, 1_000)
     sys.exit(run(lambda: _configured(options.config, options.set)))
 
 

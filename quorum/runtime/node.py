@@ -274,6 +274,7 @@ class Node:
         others_wait, self._others_wait = self._others_wait and not self.core.is_leading, False
         apply = self._applier.apply_later if others_wait else self._applier.apply
         apply(self.commit_target)
+        self.state.release()
         self._leadership.begin_if_ready(self._time.now_ms)
         if not self._applier.is_loading:
             self._registration.go_on()

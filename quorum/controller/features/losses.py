@@ -15,12 +15,14 @@ unchanged shard is one comparison.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 from metadata_log.format.records import METADATA_VERSION, BrokerMode, Partition
 from metadata_log.format.records.levels import FIELD_LEVELS, RECORD_LEVELS
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topic_image import CHUNK_PARTITIONS
 from quorum.controller.protocol.feature_commands import LookedAt
 
 NAMED_MAX: Final = 5
@@ -66,12 +68,16 @@ def find_losses(image: MetadataImage, lowered: Mapping[str, int], looked_at: Loo
         for topic_id, topic in shard.items():
             if looked_at.topics.get(topic_id) is topic:
                 continue
-            if seen >= partitions_max:
-                return Found()
-            seen += topic.partition_count
-            found = [number for number, state in enumerate(topic.states()) if fields(state) != nothing]
+            first = looked_at.chunks if looked_at.partly is topic else 0
+            end = min(len(topic.chunks), first + (partitions_max - seen + CHUNK_PARTITIONS - 1) // CHUNK_PARTITIONS)
+            states = enumerate(chain.from_iterable(topic.chunks[first:end]), first * CHUNK_PARTITIONS)
+            found = [number for number, state in states if fields(state) != nothing]
             if found:
                 return _found([f"{topic.name}-{number}" for number in found])
+            seen += (end - first) * CHUNK_PARTITIONS
+            if end < len(topic.chunks):
+                looked_at.partly, looked_at.chunks = topic, end
+                return Found()
             looked_at.topics[topic_id] = topic
         looked_at.shards[id(shard)] = shard
     return Found(is_complete=True)

@@ -9,9 +9,16 @@ Example. Broker 101 leads orders-0 in leader epoch 5, partition epoch 9, with th
 A proposal may complete a reassignment (`target_replicas`). If the proposing leader is no replica of the target, the controller
 writes the change, and answers NEW_LEADER_ELECTED: the leader must read the new state before it proposes again.
 
+A broker that has lost a peer may propose ten thousand ISRs at once. The controller judges them slice by slice, each slice one
+batch, so that no turn is long. If another controller becomes active between two slices, the broker reads the new states, and
+proposes again.
+
 The order of the checks is part of the protocol: each error code tells the leader another way of being out of date. If the request
 has a higher epoch than this controller's image, a later controller must exist, and this one is deposed: NOT_CONTROLLER.
 """
+
+from dataclasses import replace
+from typing import Final
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, id_shown
@@ -43,11 +50,15 @@ from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.happenings import NAMED_MAX, IsrGrown, IsrShrunk
 from quorum.controller.protocol.topic_rules import Rejected
 
+_COST: Final = 2
+"""How many changes of another slice take as long as the judgement of one proposal."""
+
 
 def alter_partitions(
     image: MetadataImage, command: AlterPartition, view: BrokerView, config: ControllerConfig
 ) -> Decision:
-    """Judges each partition by itself; the granted changes are one batch. The caller has checked the broker's epoch.
+    """Judges the next slice of the partitions, each by itself. The granted changes of a slice are one batch, and the reply of the
+    last slice has all results. The caller has checked the broker's epoch.
 
     Raises:
         ControllerError: POLICY_VIOLATION, for too many partitions in one request.
@@ -60,8 +71,10 @@ def alter_partitions(
     changes: list[PartitionChange] = []
     results: list[PartitionAlterationResult] = []
     told = _IsrStory(image)
-    altered: set[tuple[bytes, int]] = set()
-    for alteration in command.partitions:
+    begin = len(command.done)
+    end = begin + max(1, config.slice_changes_max // _COST)
+    altered: set[tuple[bytes, int]] = {(each.topic_id, each.partition) for each in command.partitions[:begin]}
+    for alteration in command.partitions[begin:end]:
         place = (alteration.topic_id, alteration.partition)
         try:
             if place in altered:
@@ -92,10 +105,10 @@ def alter_partitions(
                 leader_recovery_state=state[RECOVERY_STATE],
             )
         )
-    reply = AlterPartitionReply(results=tuple(results))
-    return Decision(
-        tuple(changes), reply, happenings=(*told.happenings(command.broker_id), *finished_story(image, changes))
-    )
+    done = (*command.done, *results)
+    then = replace(command, done=done) if end < len(command.partitions) else None
+    story = (*told.happenings(command.broker_id), *finished_story(image, changes))
+    return Decision(tuple(changes), AlterPartitionReply(results=done), then, story)
 
 
 class _IsrStory:

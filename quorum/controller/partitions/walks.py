@@ -32,12 +32,15 @@ class Visited(NamedTuple):
     topic: TopicImage
     partition: int
     state: PartitionState
+    walk: "PartitionWalk | None" = None
 
     def builder(
         self, image: MetadataImage, active: Set[NodeId], resting: Set[NodeId], config: ControllerConfig
     ) -> PartitionChangeBuilder:
         """A builder for a change of the partition, with the topic's rules."""
         topic = self.topic
+        if self.walk is not None:
+            self.walk.built += 1
         rules = ElectionRules(image, config, topic.name)
         return PartitionChangeBuilder(topic.topic_id, self.partition, self.state, active, resting, rules)
 
@@ -50,7 +53,16 @@ class PartitionWalk:
     ISR, and a partition that is new, or was visited already, cannot need the walk.
     """
 
-    __slots__ = ("_next_chunk", "_topic_ids", "_unsearched", "broker_id", "last_step_cost", "last_step_ms", "moves")
+    __slots__ = (
+        "_next_chunk",
+        "_topic_ids",
+        "_unsearched",
+        "broker_id",
+        "built",
+        "last_step_cost",
+        "last_step_ms",
+        "moves",
+    )
 
     def __init__(self, image: MetadataImage, broker_id: NodeId | None, now_ms: int) -> None:
         self.broker_id = broker_id
@@ -58,6 +70,8 @@ class PartitionWalk:
         self.last_step_ms = now_ms
         self.last_step_cost = 0
         """The cost of the last slice, in partitions looked at."""
+        self.built = 0
+        """How many changes the last slice has built. Some of them were no change, and have cost as much."""
         self.moves = ReplicaMoves()
         """The changes that are not told yet."""
         self._unsearched: Iterator[TopicImage] | None = image.topics_by_id.unordered_values()
@@ -89,14 +103,20 @@ class PartitionWalk:
         config: ControllerConfig,
         now_ms: int,
     ) -> list[PartitionChange]:
-        """Takes the next slice. Returns the changes that `visit` made; exceeds each limit by at most a chunk of 64."""
+        """Takes the next slice. Returns the changes that `visit` made; exceeds each limit by at most a chunk of 64.
+
+        A slice is full when it has built `slice_changes_max` changes, or has looked at `slice_partitions_max` partitions of which
+        none may change, or has done half of both.
+        """
         self.last_step_ms = now_ms
         changes: list[PartitionChange] = []
+        change_cost = config.slice_partitions_max / config.slice_changes_max
         seen = self._search(config.slice_partitions_max)
         if self._unsearched is not None:
             self.last_step_cost = seen
             return changes
-        while self._topic_ids and len(changes) < config.slice_changes_max and seen < config.slice_partitions_max:
+        self.built = 0
+        while self._topic_ids and seen + max(self.built, len(changes)) * change_cost < config.slice_partitions_max:
             topic = image.topic_by_id(self._topic_ids[-1])
             if topic is None or self._next_chunk >= len(topic.chunks):
                 self._topic_ids.pop()
@@ -121,4 +141,4 @@ class PartitionWalk:
         first = self._next_chunk * CHUNK_PARTITIONS
         for number, state in enumerate(topic.chunks[self._next_chunk], first):
             if self.broker_id is None or self.broker_id in state[REPLICAS]:
-                yield Visited(topic, number, state)
+                yield Visited(topic, number, state, self)

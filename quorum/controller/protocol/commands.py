@@ -221,6 +221,8 @@ class AlterPartition:
     broker_id: NodeId
     broker_epoch: int
     partitions: tuple[PartitionAlteration, ...]
+    done: tuple["PartitionAlterationResult", ...] = ()
+    """The results of the first proposals, which were decided in earlier batches."""
 
 
 @dataclass(frozen=True, slots=True)

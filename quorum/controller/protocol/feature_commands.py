@@ -42,9 +42,12 @@ class FeatureResult:
 class LookedAt:
     """The parts of an image in which nothing needs the present levels: topics, and whole shards of the map of topics."""
 
-    __slots__ = ("shards", "topics")
+    __slots__ = ("chunks", "partly", "shards", "topics")
 
     def __init__(self) -> None:
+        self.partly: TopicImage | None = None
+        """A large topic of which only the first `chunks` chunks of partitions were looked at."""
+        self.chunks = 0
         self.topics: dict[Uuid, TopicImage] = {}
         self.shards: dict[int, Mapping[Uuid, TopicImage]] = {}
         """By identity. The reference keeps the identity from being used again."""

@@ -84,6 +84,8 @@ _ROWS: Final = {
     for result in (TopicResult, ConfigResult, ElectionResult, ReassignmentResult, FeatureResult)
 }
 """Functions that make plain rows of the results inside a reply."""
+_ROW_BYTES_MIN: Final = 4
+"""How many bytes a packed row has at least: the row itself, and three fields or more."""
 
 
 def outcome_of(
@@ -96,14 +98,13 @@ def outcome_of(
     replaced: RequestOutcome | None = image.request_outcomes.get(slot)
     if replaced is not None:
         horizon = max(horizon, replaced.offset + 1)
-    packed = _packed(reply)
     return RequestOutcome(
         slot=slot,
         request_id=identity.request_id,
         payload_hash=identity.payload_hash,
         principal=identity.principal,
         horizon=horizon,
-        reply=packed if len(packed) <= REMEMBERED_REPLY_BYTES_MAX else None,
+        reply=_packed(reply),
     )
 
 
@@ -169,9 +170,15 @@ def recalled(command: Command, outcome: RequestOutcome) -> CommandReply:
             raise AssertionError(f"{type(command).__name__} is not a client's request")
 
 
-def _packed(reply: CommandReply) -> bytes:
+def _packed(reply: CommandReply) -> bytes | None:
+    """The results of a reply as bytes; None if they are too many to be remembered."""
     results = getattr(reply, "results", ())
-    return cast(bytes, msgpack.packb([_ROWS[type(result)](result) for result in results])) if results else b""
+    if not results:
+        return b""
+    if len(results) > REMEMBERED_REPLY_BYTES_MAX // _ROW_BYTES_MIN:
+        return None  # ten thousand results would take 8 ms only to be found too large
+    packed = cast(bytes, msgpack.packb([_ROWS[type(result)](result) for result in results]))
+    return packed if len(packed) <= REMEMBERED_REPLY_BYTES_MAX else None
 
 
 def _unpacked(outcome: RequestOutcome, result_type: Callable[..., R]) -> tuple[R, ...]:

@@ -35,7 +35,8 @@ from quorum.controller.protocol.topic_commands import (
     DeleteTopicsReply,
     TopicResult,
 )
-from quorum.controller.topics.topic_pieces import TopicPieces, deleted
+from quorum.controller.topics.taken_names import lookups_cost
+from quorum.controller.topics.topic_pieces import TOPIC_COST, TopicPieces, deleted
 
 
 class Topics:
@@ -52,6 +53,7 @@ class Topics:
         counts = (len(topic.assignment) or self._pieces.partitions(topic) for topic in command.topics)
         config_count = sum(len(topic.configs) for topic in command.topics)
         is_large = self._is_large(image, counts, topic_count=len(command.topics), config_count=config_count)
+        is_large = is_large or (allows_transactions(image) and self._is_costly(command))
         results: list[TopicResult] = []
         pieces = self._pieces.created(image, command, view, results)
         return self._next(ContinueTopics(command, image, pieces, results), is_large=is_large)
@@ -89,6 +91,11 @@ class Topics:
                 f"nothing was done: send several requests",
             )
         return may_be_large and needed > config.one_batch_records_max
+
+    def _is_costly(self, command: CreateTopics) -> bool:
+        """True if the looks at many new topics would make one batch as long as too many records do."""
+        room = self._config.one_batch_records_max - TOPIC_COST * (len(command.topics) - 1)
+        return room < 0 or (len(command.topics) > 1 and sum(lookups_cost(each.name) for each in command.topics) > room)
 
     # --- delete ----------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ right, because nothing else is decided meanwhile.
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import product
 from typing import Final
 
 from metadata_log.format.errors import ErrorCode
@@ -38,19 +37,16 @@ from quorum.controller.protocol.topic_rules import (
     Rejected,
     check_assignment,
     check_counts,
-    check_name,
     check_policy,
     check_replication_factor,
-    collision_key,
 )
 from quorum.controller.topics.configs import check_topic_configs
+from quorum.controller.topics.taken_names import TakenNames
 
 PIECE_RECORDS: Final = 250
 """Maximum number of partitions in a piece: about 1 ms of work."""
-_TOPIC_COST: Final = 5
+TOPIC_COST: Final = 5
 """The cost of looking at a topic, in records."""
-_VARIANTS_MAX: Final = 8
-"""Maximum number of separators in a name whose colliding names are looked up one by one: 2 ** 8 look-ups."""
 
 
 class TopicPieces:
@@ -72,18 +68,17 @@ class TopicPieces:
     ) -> Iterator[Piece]:
         """The pieces of new topics."""
         named = Counter(topic.name for topic in command.topics)
-        taken: dict[str, str] = {}
-        """Collision key -> name, for the topics of this request that have no error."""
+        names = TakenNames(image)
         for topic in command.topics:
             try:
                 if named[topic.name] > 1:
                     raise _named_twice(topic.name, named[topic.name])
-                _check_new_name(image, topic.name, taken)
+                yield from names.check(topic.name)
                 yield from self._create_one(image, topic, view, results, validate_only=command.validate_only)
-                taken[collision_key(topic.name)] = topic.name
+                names.take(topic.name)
             except Rejected as e:
                 results.append(_refused(image, topic.name, e))
-                yield Piece([], _TOPIC_COST)
+                yield Piece([], TOPIC_COST)
 
     def _create_one(
         self,
@@ -111,7 +106,7 @@ class TopicPieces:
         check_policy(self._config.policy.check_new_topic(request), f"topic {name!r}")
         if validate_only:
             results.append(TopicResult(name, partitions=count, replication_factor=replication_factor))
-            yield Piece([], _TOPIC_COST)
+            yield Piece([], TOPIC_COST)
             return
         placed = self._placed(topic.assignment, view, count, replication_factor)
         first = next(placed)
@@ -120,7 +115,7 @@ class TopicPieces:
         head += [Config(TOPIC_RESOURCE, name, key, value) for key, value in topic.configs]
         head += _new_partitions(topic_id, 0, first, view)
         results.append(TopicResult(name, topic_id=topic_id, partitions=count, replication_factor=replication_factor))
-        yield Piece(head, len(head) + _TOPIC_COST)
+        yield Piece(head, len(head) + TOPIC_COST)
         yield from _partition_pieces(topic_id, len(first), placed, view)
 
     def _new_topic_id(self, image: MetadataImage) -> Uuid:
@@ -143,7 +138,7 @@ class TopicPieces:
                 yield from self._grow_one(image, grow, view, results, validate_only=command.validate_only)
             except Rejected as e:
                 results.append(TopicResult(grow.name, e.code, e.message))
-                yield Piece([], _TOPIC_COST)
+                yield Piece([], TOPIC_COST)
 
     def _grow_one(
         self,
@@ -184,7 +179,7 @@ class TopicPieces:
                 name, topic_id=topic.topic_id, partitions=grow.total_count, replication_factor=replication_factor
             )
         )
-        yield Piece([], _TOPIC_COST)
+        yield Piece([], TOPIC_COST)
         if not validate_only:
             placed = self._placed(grow.assignment, view, new, replication_factor)
             yield from _partition_pieces(topic.topic_id, have, placed, view)
@@ -236,7 +231,7 @@ def deleted(image: MetadataImage, command: DeleteTopics, results: list[TopicResu
         else:
             records = [RemoveTopic(name, topic.topic_id)]
             results.append(TopicResult(name, topic_id=topic.topic_id, partitions=topic.partition_count))
-        yield Piece(records, _TOPIC_COST)
+        yield Piece(records, TOPIC_COST)
 
 
 def _partition_pieces(
@@ -278,35 +273,6 @@ def _refused(image: MetadataImage, name: str, rejected: Rejected) -> TopicResult
     return TopicResult(
         name, rejected.code, rejected.message, topic.topic_id, topic.partition_count, len(target_of(first))
     )
-
-
-def _check_new_name(image: MetadataImage, name: str, taken: dict[str, str]) -> None:
-    check_name(name)
-    if name in image.topic_ids:
-        raise Rejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
-    other = taken.get(collision_key(name)) or _colliding(image, name)
-    if other is not None:
-        raise Rejected(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic name {name!r} collides with {other!r}: metrics can't tell '.' from '_'",
-        )
-
-
-def _colliding(image: MetadataImage, name: str) -> str | None:
-    """Returns a topic whose name differs only in '.' and '_'; None if there is none."""
-    key = collision_key(name)
-    separators = key.count("_")
-    if separators > _VARIANTS_MAX:
-        names = (topic.name for topic in image.topics_by_id.unordered_values())
-        return min((other for other in names if collision_key(other) == key), default=None)
-    return next((other for other in _variants(key, separators) if other in image.topic_ids), None)
-
-
-def _variants(key: str, separators: int) -> Iterator[str]:
-    if separators:
-        parts = key.split("_")
-        for choice in product("._", repeat=separators):
-            yield "".join(part + separator for part, separator in zip(parts, (*choice, ""), strict=True))
 
 
 def _check_no_other_counts(topic: NewTopic) -> None:

@@ -26,6 +26,7 @@ from quorum.runtime.active.proposals import Proposals
 from quorum.runtime.active.story import Story
 from quorum.runtime.active.transactions import OpenDecision
 from quorum.runtime.active.waiting_room import (
+    COPIES_MAX,
     ClientRequest,
     Deferred,
     DeferredAnswers,
@@ -59,6 +60,10 @@ INTERNAL_DEADLINE_MS = 60_000
 MARK_REASON_CHARS_MAX = 1_000
 """Maximum length of a mark's reason. A mark must fit into a batch, and stays in the log for ever."""
 
+TOO_MANY_COPIES = (
+    f"a request with this id is being decided, and {COPIES_MAX} repeated requests wait already; this copy did nothing: "
+    "repeat the request in a moment"
+)
 EXPIRED = "the deadline of the request passed before this controller began it; nothing was done, try again"
 
 Pending: TypeAlias = CommandReply | SnapshotMarked | Refused | None
@@ -187,10 +192,12 @@ class ActiveController:
 
     def _submit(self, asked: FollowUp) -> None:
         """Decides a new request. A request whose id is being decided waits for the end of that decision."""
-        if asked.identity is not None and self._follow_ups.is_deciding(asked.identity.request_id):
+        if asked.identity is None or not self._follow_ups.is_deciding(asked.identity.request_id):
+            self._decide(asked)
+        elif self._follow_ups.has_room_for_copies or asked.reply_to is None:
             self._follow_ups.add(asked)
         else:
-            self._decide(asked)
+            self._world.reply(asked.reply_to, Refused(ErrorCode.NOT_READY, TOO_MANY_COPIES))
 
     def _decide(self, asked: FollowUp) -> None:
         """Decides one step of a command, and answers after the last step."""
@@ -326,6 +333,7 @@ class ActiveController:
             self._go_on_with_others()
         if self._waiting and not self._transaction.keeps_requests:
             self._begin_some()
+        self._follow_ups.turn_ended()
         applied = self._state.applied
         self.story.applied(applied)
         for deferred in self._deferred.ready(applied):
@@ -341,7 +349,8 @@ class ActiveController:
         if self._transaction.owed_turns:
             self._transaction.owed_turns -= 1
         if self._follow_ups:
-            self._go_on(self._follow_ups.take())
+            if not self._follow_ups.rests():
+                self._go_on(self._follow_ups.take())
         elif self._transaction.owed_turns:
             due = self._deciding.due(self._now_ms)
             if due is None:

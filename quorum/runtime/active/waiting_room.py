@@ -13,7 +13,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, Uuid
@@ -223,6 +223,10 @@ class WaitingRoom:
         self.deadlines.clear()
 
 
+COPIES_MAX: Final = 100
+"""Maximum number of repeated requests that wait for the end of a decision with their id; further copies are refused."""
+
+
 class FollowUp(NamedTuple):
     """The rest of a decision that takes several batches, or a repeated request that waits for the first of the same id."""
 
@@ -241,16 +245,37 @@ class FollowUps:
     A repeated request takes no turn before the decision with its id has ended. Counter-example, if the requests took turns alike:
     a client repeats its request once a turn. After 10 turns, 10 copies wait, and the next slice is 11 turns away. In these turns
     11 more copies arrive, so the slice after that is 22 turns away, and the decision hardly ends.
+
+    A turn that has begun a decision of several batches continues none, so that it has one slice. The next turn continues one in
+    any case, even if it begins another.
     """
 
     def __init__(self) -> None:
         self._queue: deque[FollowUp] = deque()
+        self._copies = 0
+        self._has_begun = self._has_rested = False
 
     def __bool__(self) -> bool:
         return bool(self._queue)
 
+    @property
+    def has_room_for_copies(self) -> bool:
+        """True if fewer than COPIES_MAX repeated requests wait."""
+        return self._copies < COPIES_MAX
+
     def add(self, follow_up: FollowUp) -> None:
+        self._copies += not follow_up.is_begun
+        self._has_begun |= follow_up.is_begun
         self._queue.append(follow_up)
+
+    def rests(self) -> bool:
+        """True if this turn continues nothing. Called once a turn."""
+        self._has_rested = self._has_begun and not self._has_rested
+        return self._has_rested
+
+    def turn_ended(self) -> None:
+        """Forgets what this turn has begun."""
+        self._has_begun = False
 
     def take(self) -> FollowUp:
         """Returns and removes the oldest that need not wait for another. There is one."""
@@ -259,9 +284,11 @@ class FollowUps:
             if oldest.identity.request_id not in deciding:
                 break
             self._queue.append(oldest)
+        self._copies -= not oldest.is_begun
         return oldest
 
     def drain(self) -> Iterator[FollowUp]:
+        self._copies = 0
         while self._queue:
             yield self._queue.popleft()
 

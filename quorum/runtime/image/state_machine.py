@@ -43,6 +43,7 @@ from metadata_log.image.metadata_image import MetadataImage, Provenance, evolved
 from metadata_log.image.replay import AppliedSkipped, OpenTransaction, Replay, ReplayStopped
 from metadata_log.store.log_view import LogView
 from quorum.runtime.image.digests import Digests
+from quorum.runtime.image.leftovers import Leftovers
 
 APPLY_BYTES_PER_TURN = 64 << 10
 """How many bytes of batches a follower replays in a turn: about 1,500 new partitions, less than 10 ms."""
@@ -105,6 +106,7 @@ class StateMachine:
         self._replay = Replay()
         self._proposals: deque[_Proposal] = deque()
         self._proposing = False
+        self._leftovers = Leftovers()
         self.applied: Offset = self._replay.end.offset
         """One past the last applied record. (Inside an open transaction this is ahead of `committed`'s provenance.)"""
         self.stopped: str | None = None
@@ -219,22 +221,32 @@ class StateMachine:
         if self.poison is not None and self._replay.stopped is None:
             self.stopped = self.poison = None
 
+    def release(self) -> None:
+        """Frees some memory of images that were dropped. Called once a turn."""
+        self._leftovers.release()
+
     def _adopt(self, until: Offset) -> list[Mark]:
         marks: list[Mark] = []
         newest: _Proposal | None = None
+        dropped, opened = self.committed, self._replay.open
         while self._proposals and self._proposals[0].end.offset <= until:
             newest = self._proposals.popleft()
+            opened = newest.transaction or opened
             self.digests.note(newest.end.offset, newest.image.digest_bytes)
             self.bytes_since_mark += newest.record_bytes
             if newest.is_mark:
                 marks.append(self._pass_mark(newest.end.end, newest.image))
         if newest is not None:
+            self._leftovers.keep(dropped, newest.image)
+            if opened is not None and newest.transaction is None:
+                self._leftovers.keep(opened.image, newest.image)  # it was aborted
             self._replay.adopt(newest.image, newest.end, newest.transaction)
             self.applied = newest.end.offset
         return marks
 
     def _follow(self, log: LogView, until: Offset) -> list[Mark]:
         batches = log.read(self.applied, APPLY_BYTES_PER_TURN, until)
+        dropped, opened = self.committed, self._replay.open
         try:
             result = self._replay.apply(batches)
         except AppliedSkipped as e:
@@ -245,6 +257,9 @@ class StateMachine:
             return []
         finally:
             self.applied = self._replay.end.offset
+            self._leftovers.keep(dropped, self.committed)
+            if opened is not None and self._replay.open is None:
+                self._leftovers.keep(opened.image, self.committed)
         self.digests.note(self.applied, self.committed.digest_bytes)
         if self.last_mark_ms == 0 and batches:
             self.last_mark_ms = batches[0].first_timestamp_ms

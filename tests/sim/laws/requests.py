@@ -61,6 +61,8 @@ class RequestLaws:
         """By topic created by one request at most: the request."""
         self._moving: dict[Uuid, frozenset[Reassignment]] = {}
         """By request that reassigns: the targets that it asks for."""
+        self._moved: set[str] = set()
+        """The topics that such requests name. Their client sends no request without an id, and no other client reassigns them."""
 
     def asked(self, command: Command, identity: RequestIdentity, epoch: Epoch) -> None:
         """Notes a request with an id at a controller, which is in `epoch`."""
@@ -71,6 +73,7 @@ class RequestLaws:
             self._creating |= {topic.name: identity.request_id for topic in command.topics}
         if isinstance(command, AlterPartitionReassignments):
             self._moving[identity.request_id] = frozenset(command.partitions)
+            self._moved |= {each.topic for each in command.partitions}
 
     def answered(self, controller: "SimController", identity: RequestIdentity, answer: Answer) -> None:
         """Called before the answer to a request leaves."""
@@ -100,8 +103,7 @@ class RequestLaws:
             self._check_done(done, step.end - 1, step.batch.epoch)
             self._forget(step)
 
-    @staticmethod
-    def _check_reassigned(step: Step, asked: frozenset[Reassignment]) -> None:
+    def _check_reassigned(self, step: Step, asked: frozenset[Reassignment]) -> None:
         """A partition gets another target only together with the outcome of a request that has asked for it. So a large request
         takes effect as a whole."""
         for record in step.records:
@@ -112,6 +114,8 @@ class RequestLaws:
             if topics[0] is None or before is None or after is None or target_of(before) == target_of(after):
                 continue
             name, target = topics[0].name, target_of(after)
+            if name not in self._moved:
+                continue
             remembered = not asked.isdisjoint(
                 Reassignment(name, record.partition, replicas) for replicas in (target, None)
             )

@@ -39,7 +39,9 @@ def reassign(client: "SimClient", topic: str, dice: random.Random) -> None:
     def answered(answer: Answer, floor: Offset) -> None:
         if isinstance(answer, AlterPartitionReassignmentsReply):
             results = answer.results
-            is_forgotten = not results and len(wanted) > PARTITIONS_MAX  # a large answer is remembered without its results
+            is_forgotten = (
+                not results and len(wanted) > PARTITIONS_MAX
+            )  # a large answer is remembered without its results
             text = f"{len(results)} results of {len(wanted)}"
             hold(len(results) == len(wanted) or is_forgotten, "C1 Answered", text)
             done = [each for each, result in zip(wanted, results, strict=False) if result.error is ErrorCode.NONE]

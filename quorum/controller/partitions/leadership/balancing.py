@@ -130,7 +130,7 @@ class Balancing:
         view: BrokerView = self._views.of(image)
 
         def elect(visited: Visited) -> PartitionChange | None:
-            topic, partition, state = visited
+            topic, partition, state, _ = visited
             preferred = state[REPLICAS][0]
             if preferred not in elected or not may_return_to_preferred(state, view):
                 return None

@@ -123,12 +123,11 @@ def _check_request(command: AlterPartitionReassignments, config: ControllerConfi
             ErrorCode.POLICY_VIOLATION,
             f"the request names {len(places):,} partitions; at most {limit:,} are allowed; nothing was done",
         )
-    seen: set[tuple[str, int]] = set()
-    for topic, partition, _ in places:
-        if (topic, partition) in seen:
-            text = f"partition {partition} of topic {topic!r} is named twice; nothing was done"
-            raise ControllerError(ErrorCode.INVALID_REQUEST, text)
-        seen.add((topic, partition))
+    named = [(topic, partition) for topic, partition, _ in places]
+    if len(set(named)) < len(named):
+        topic, partition = next(place for place, times in Counter(named).items() if times > 1)
+        text = f"partition {partition} of topic {topic!r} is named twice; nothing was done"
+        raise ControllerError(ErrorCode.INVALID_REQUEST, text)
 
 
 def moves_by_broker(image: MetadataImage) -> Counter[NodeId]:

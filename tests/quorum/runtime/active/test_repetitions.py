@@ -3,6 +3,7 @@
 import pytest
 
 from metadata_log.format.codec import decode_batch
+from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId
 from metadata_log.format.partition_state import ADDING
 from metadata_log.format.records import METADATA_VERSION, TOPIC_RESOURCE, RequestOutcome
@@ -26,6 +27,7 @@ from quorum.controller.protocol.topic_commands import (
     NewPartitions,
     NewTopic,
 )
+from quorum.runtime.active.waiting_room import COPIES_MAX
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import MetadataFetch, Refused
 from quorum.runtime.protocol.world import Answer, BrokerFetch, ReplyTo, Submission
@@ -145,6 +147,23 @@ def check_done(answer: Answer) -> None:
     assert not isinstance(answer, Refused), answer
     for result in getattr(answer, "results", ()):
         assert not result.error, result
+
+
+def test_only_so_many_copies_wait() -> None:
+    """A client in a loop does not fill the memory: a copy above the bound did nothing, and may come again."""
+    lone, command = started(), LARGE["ElectLeaders"]
+    first = submit(lone, command, identity())
+    copies = [submission(lone, command, identity()) for _ in range(COPIES_MAX + 2)]
+    lone.node.turn(copies, lone.now_ms, lone.wall_ms)
+    refused = [copy.reply_to for copy in copies[COPIES_MAX:]]
+    assert {reply_to for reply_to, answer in lone.answers.items() if isinstance(answer, Refused)} == set(refused)
+    told = lone.answers[refused[0]]
+    assert isinstance(told, Refused) and told.code is ErrorCode.NOT_READY and "did nothing" in told.message
+    settle(lone)
+    assert {lone.answers[copy.reply_to] == lone.answers[first] for copy in copies[:COPIES_MAX]} == {True}
+    late = submit(lone, command, identity())
+    settle(lone)
+    assert lone.answers[late] == lone.answers[first]
 
 
 @pytest.mark.parametrize("name", LARGE)
