@@ -30,11 +30,12 @@ from metadata_log.format.partition_state import (
     PartitionState,
     are_sound_replicas,
     intern_directories,
+    known_sound,
     misfit,
     partition_of,
     shared_ids,
     shared_lists,
-    shared_states,
+    shared_sound,
 )
 from metadata_log.format.records import ListColumn, Partition, PartitionColumns
 
@@ -126,15 +127,20 @@ def run_of(record: PartitionColumns) -> PartitionRun:
     leader, *others = (unpack_numbers(column, count) for column in record.numbers)
     leaders = [*shared_ids(leader)]
     columns = (replicas, isr, removing, adding, leaders, *others, _directories(record, count), elr, last_elr)
-    states = cast(list[PartitionState], [*zip(*columns, strict=True)])
-    if not _surely_sound(record, columns):
-        for number, state in enumerate(states, record.first):
-            why = misfit(state)
-            if why is not None:
-                raise LogFormatError(f"partition {number}: {why}")
-    if _is_new(record):
-        states = shared_states(states)
+    made = cast(list[PartitionState], [*zip(*columns, strict=True)])
+    states = known_sound(made) if _is_new(record) else None
+    if states is None:
+        if not _surely_sound(record, columns):
+            _check(made, record.first)
+        states = shared_sound(made) if _is_new(record) else made
     return PartitionRun(record.topic_id, record.first, states, int.from_bytes(record.hashes, "big"))
+
+
+def _check(states: list[PartitionState], first: int) -> None:
+    for number, state in enumerate(states, first):
+        why = misfit(state)
+        if why is not None:
+            raise LogFormatError(f"partition {number}: {why}")
 
 
 def _id_lists(column: ListColumn, count: int) -> list[NodeIds]:

@@ -10,6 +10,7 @@ two visits; it would visit a `NamedTuple` for ever.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final, TypeAlias, TypeVar, cast
 
 from metadata_log.format.ids import NO_LEADER, ZERO_UUID, NodeId, Uuid
@@ -75,15 +76,21 @@ def shared_lists(lists: Sequence[NodeIds]) -> list[NodeIds]:
     return [*map(_with_room(_lists).setdefault, lists, lists)]
 
 
-def shared_states(states: Sequence[PartitionState]) -> list[PartitionState]:
-    """Return equal states, each of them one object for all partitions. The parts of the states are shared already."""
-    return [*map(_with_room(_states).setdefault, states, states)]
+def known_sound(states: Sequence[PartitionState]) -> list[PartitionState] | None:
+    """Return equal states that were accepted before; None if any of them was not."""
+    known = [*map(_sound.get, states)]
+    return None if None in known else cast(list[PartitionState], known)
+
+
+def shared_sound(states: Sequence[PartitionState]) -> list[PartitionState]:
+    """Return equal states, each of them one object for all partitions. The caller has checked them, and shared their parts."""
+    return [*map(_with_room(_sound).setdefault, states, states)]
 
 
 def are_sound_replicas(lists: Sequence[NodeIds]) -> bool:
     """Return True if each list can be the replicas of a partition: no list is empty, and no id is negative or there twice."""
     sizes = [*map(len, lists)]
-    return all(sizes) and [*map(len, map(set, lists))] == sizes and min(map(min, lists)) >= 0
+    return all(sizes) and [*map(len, map(set, lists))] == sizes and min(chain.from_iterable(lists)) >= 0
 
 
 def _with_room(pool: dict[T, U]) -> dict[T, U]:
