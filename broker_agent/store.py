@@ -36,7 +36,8 @@ from metadata_log.format.ids import Offset, OffsetAndEpoch, Uuid
 from metadata_log.format.records import KRaftVersion, SkippedBatch, Voters
 from metadata_log.image.metadata_image import MetadataImage, Provenance
 from metadata_log.image.replay import Replay, ReplayResult
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from snapshots.format import SnapshotMeta
 from snapshots.reader import read_runs, unreadable_is_damaged
 from snapshots.store import SnapshotStore

@@ -28,7 +28,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from metadata_log.format.fetch_size import PIECE_BYTES_MIN
 from metadata_log.format.records import ELR_VERSION_MAX, METADATA_VERSION_MAX, METADATA_VERSION_MIN, Endpoint
-from metadata_log.store.log import LogConfig
+from metadata_log.store.log_config import LogConfig
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.core.protocol.config import RaftConfig
 from quorum.policy_file import load_policy

@@ -22,7 +22,7 @@ A lost *tail* is another case: no intact record follows the damage. `recovery` t
 
 import errno
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NoReturn
 
 from metadata_log.disk.files import Directory
 from metadata_log.disk.flush_ticket import FlushTicket
@@ -31,6 +31,7 @@ from metadata_log.format.errors import CorruptLog, NotABoundary
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.format.records import Record
 from metadata_log.store.damage import DamagedRange, DamagedRangeRead, LostTail
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.log_notes import Flushed, FlushedNote, LogStart, remove_lost, write_lost, write_start
 from metadata_log.store.log_opening import Found, MayLose, find, start_anew
 from metadata_log.store.log_view import LogView
@@ -38,20 +39,6 @@ from metadata_log.store.segment_repair import check_filling
 from metadata_log.store.segments import LogPlace, Segments
 
 LOG_BEGINNING: Final = OffsetAndEpoch(0, 0)
-
-
-class LogConfig(NamedTuple):
-    """The sizes and limits of a log."""
-
-    segment_bytes: int = 64 << 20
-    """Maximum size of a segment. The log seals a segment that would grow larger, and creates the next one."""
-    tail_bytes: int = 8 << 20
-    """How many bytes of the newest batches the log keeps in memory."""
-    archive: bool = True
-    """True: retired segments are moved to `archive/`. False: they are deleted."""
-    archive_max_bytes: int = 1 << 30
-    archive_max_age_ms: int = 30 * 24 * 3_600_000
-    """Maximum age of an archived segment, measured by the timestamps in the log, not by a clock."""
 
 
 class Log(LogView):

@@ -22,8 +22,8 @@ from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.inputs import PeerRefused, ShutDown
 from quorum.core.protocol.messages import EndQuorumEpochRequest, FetchRequest, PeerRequest, PeerResponse
 from quorum.core.protocol.problem import ProblemCode, found
-from quorum.core.quorum_state import TRANSITIONS_KEPT
 from quorum.core.roles import Role, Transition
+from quorum.core.state.node_state import TRANSITIONS_KEPT
 from quorum.runtime.active.story import Told
 from quorum.runtime.active.waiting_room import unknown_outcome
 from quorum.runtime.callers import Callers

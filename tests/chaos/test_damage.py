@@ -9,7 +9,8 @@ import pytest
 from metadata_log.disk.files import RealDirectory
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.records import Topic, Voters
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of, segment_names
 from quorum.core.protocol.effects import ElectionState
 from quorum.runtime.disk import election_file

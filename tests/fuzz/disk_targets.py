@@ -29,7 +29,8 @@ from metadata_log.format.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS, Endpoi
 from metadata_log.image.metadata_image import MetadataImage, Provenance
 from metadata_log.image.replay import Replay
 from metadata_log.store.damage import DamagedRangeRead
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.log_notes import (
     FLUSHED_NAME,
     LOST_NAME,

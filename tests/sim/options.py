@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from broker_agent.session.session_config import SessionConfig
 from metadata_log.format.fetch_size import PIECE_BYTES_MIN
-from metadata_log.store.log import LogConfig
+from metadata_log.store.log_config import LogConfig
 from quorum.controller.controller import ControllerConfig
 from quorum.core.protocol.config import RaftConfig
 from quorum.runtime.protocol.node_config import NodeConfig

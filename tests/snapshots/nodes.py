@@ -28,7 +28,8 @@ from metadata_log.format.records import (
 )
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.metadata_image import Provenance, evolved
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from snapshots.format import SnapshotMeta, genesis
 from snapshots.store import SnapshotStore
 from tests.metadata_log.image.histories import History

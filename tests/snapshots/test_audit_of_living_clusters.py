@@ -10,7 +10,8 @@ import pytest
 
 from metadata_log.disk.files import RealDirectory
 from metadata_log.format.records import NoOp
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from snapshots.offline.audit.findings import Severity
 from snapshots.offline.audit.run import AuditResult, audit
 from snapshots.offline.compaction import compact

@@ -21,7 +21,8 @@ from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
 from metadata_log.format.records import Voters
 from metadata_log.store.archive import Archive
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.log_history import QuorumRecord
 from metadata_log.store.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, Flushed, LogStart, read_start, write_start
 from metadata_log.store.log_opening import MayLose

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from metadata_log.format.ids import NodeId
 from metadata_log.format.records import SUPPORTED, Endpoint, FeatureRange
-from metadata_log.store.log import LogConfig
+from metadata_log.store.log_config import LogConfig
 from quorum.controller.controller import ControllerConfig
 from quorum.core.protocol.config import RaftConfig
 from snapshots.policy import MarkPolicy, RetentionPolicy

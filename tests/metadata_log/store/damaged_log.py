@@ -9,7 +9,8 @@ from metadata_log.format.batch import Batch
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.records import Record, SnapshotMark, Topic, Voters
 from metadata_log.store.damage import DamagedRange, DamagedRangeRead
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.segment import base_offset_of
 from tests.sim.world.disk import MemoryDirectory
 

@@ -14,7 +14,8 @@ from metadata_log.format.batch import Batch
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.records import Topic
 from metadata_log.store.damage import DamagedRange, DamagedRangeRead, LostTail
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.log_notes import Flushed
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of
 from metadata_log.store.segments import Extent, check

@@ -8,7 +8,8 @@ from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.records import SnapshotMark, Topic
 from metadata_log.store.damage import DamagedRangeRead, LostTail
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.log_notes import FLUSHED_NAME
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from tests.metadata_log.store.damaged_log import (

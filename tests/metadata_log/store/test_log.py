@@ -12,7 +12,8 @@ from metadata_log.format.errors import CorruptLog, LogFormatError, NotABoundary
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.log_shape import EpochStart
 from metadata_log.format.records import KRaftVersion, NoOp, Record, Topic, Voter, Voters
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.log_notes import FLUSHED_NAME
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from metadata_log.store.segments import OPEN_FILES_MAX

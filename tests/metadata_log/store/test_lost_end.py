@@ -10,7 +10,8 @@ from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.records import Topic
 from metadata_log.store.damage import LostTail
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.log_notes import FLUSHED_NAME, Flushed
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from tests.metadata_log.store.damaged_log import (

@@ -14,7 +14,8 @@ from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.log_shape import LogShape
 from metadata_log.format.records import NoOp, Topic
 from metadata_log.store.damage import LostTail
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.log_notes import FLUSHED_NAME, START_NAME, LogStart, write_start
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, SegmentHeader, pack_header
 from tests.metadata_log.store.damaged_log import ID, everything, mutate, segments

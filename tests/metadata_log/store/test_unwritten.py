@@ -6,7 +6,8 @@ import pytest
 
 from metadata_log.disk.files import Directory, RealDirectory
 from metadata_log.format.batch import Batch
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from tests.metadata_log.store.damaged_log import everything
 from tests.metadata_log.store.test_log import SMALL, filled, topics
 from tests.sim.world.disk import MemoryDirectory

@@ -24,7 +24,7 @@ from metadata_log.format.records import (
     Topic,
 )
 from metadata_log.image.replay import Replay
-from metadata_log.store.log import LogConfig
+from metadata_log.store.log_config import LogConfig
 from quorum.controller.controller import Controller
 from quorum.controller.protocol.commands import Command, RegisterBrokerReply
 from quorum.controller.protocol.config import ControllerConfig

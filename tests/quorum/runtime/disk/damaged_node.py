@@ -7,7 +7,8 @@ from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
 from metadata_log.format.records import Topic, Voters
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.replay import Replay
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of
 from quorum.core.protocol.effects import ElectionState
 from quorum.core.protocol.messages import (

@@ -7,7 +7,8 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
 from metadata_log.format.records import Endpoint, Topic, Voter
 from metadata_log.store.archive import ARCHIVE_NAME
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from quorum.core.download import INSTALLS_MAX, NO_ROOM_REST_MS
 from quorum.core.protocol.inputs import Failure
 from quorum.core.protocol.messages import (

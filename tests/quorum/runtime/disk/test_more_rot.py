@@ -3,7 +3,7 @@
 import pytest
 
 from metadata_log.format.errors import CorruptLog
-from metadata_log.store.log import LogConfig
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of
 from quorum.runtime.disk.repair import REST_MS
 from quorum.runtime.protocol.jobs import ScrubJob

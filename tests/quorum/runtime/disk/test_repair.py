@@ -6,7 +6,8 @@ from metadata_log.format.batch import Batch
 from metadata_log.format.errors import CorruptLog, ErrorCode
 from metadata_log.format.ids import ReplicaKey
 from metadata_log.format.records import Topic
-from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log import Log
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from quorum.core.protocol.inputs import Failure
 from quorum.core.protocol.messages import FetchRequest, FetchResponse, ReadLogRequest, ReadLogResponse

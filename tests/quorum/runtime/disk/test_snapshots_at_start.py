@@ -9,7 +9,7 @@ import pytest
 
 from metadata_log.disk.identity import Identity
 from metadata_log.format.batch import Batch
-from metadata_log.store.log import LogConfig
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.log_notes import FLUSHED_NAME, FlushedNote
 from metadata_log.store.segment import segment_names
 from quorum.core.protocol.disk_trust import FULL

@@ -1,0 +1,15 @@
+"""The sizes and limits of a log."""
+
+from typing import NamedTuple
+
+
+class LogConfig(NamedTuple):
+    segment_bytes: int = 64 << 20
+    """Maximum size of a segment. The log seals a segment that would grow larger, and creates the next one."""
+    tail_bytes: int = 8 << 20
+    """How many bytes of the newest batches the log keeps in memory."""
+    archive: bool = True
+    """True: retired segments are moved to `archive/`. False: they are deleted."""
+    archive_max_bytes: int = 1 << 30
+    archive_max_age_ms: int = 30 * 24 * 3_600_000
+    """Maximum age of an archived segment, measured by the timestamps in the log, not by a clock."""
