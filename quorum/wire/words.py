@@ -1,5 +1,6 @@
 """Values of generated messages for JSON documents: ids as text, unset fields as None."""
 
+import datetime
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -19,6 +20,13 @@ def id_text(value: bytes) -> str | None:
 def counted(count: int, noun: str) -> str:
     """Returns `1 record`, `2 records` or `72,017 records`. The noun has no other plural than one in `s`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def time_text(timestamp_ms: int) -> str | None:
+    """Returns the time in UTC in the form of ISO 8601; None for 0."""
+    if timestamp_ms == 0:
+        return None
+    return datetime.datetime.fromtimestamp(timestamp_ms / 1_000, datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def endpoint_text(endpoint: Any) -> str:

@@ -24,6 +24,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from quorum.cli.text_file import read_text
+
 FILE_BYTES_MAX: Final = 64 << 20
 SCHEMA_VERSION: Final = 1
 _SECTIONS: Final = ("schema_version", "topics", "cluster", "brokers", "prune")
@@ -54,11 +56,7 @@ def read_wanted(path: Path, partitions: int | None, replication_factor: int | No
     Raises:
         ValueError: the file has a mistake; the message names the place.
     """
-    with path.open("rb") as file:
-        data = file.read(FILE_BYTES_MAX + 1)
-    if len(data) > FILE_BYTES_MAX:
-        raise ValueError(f"larger than {FILE_BYTES_MAX >> 20} MiB")
-    document = _parsed(data.decode("utf-8"), path.suffix)
+    document = _parsed(read_text(path, FILE_BYTES_MAX), path.suffix)
     if isinstance(document, list):
         document = {"topics": document}
     if not isinstance(document, dict) or not any(section in document for section in _SECTIONS):

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_UNHEALTHY, EXIT_USAGE, CliError
+from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_UNHEALTHY, CliError
 from quorum.cli.options import Options, Seconds, command
 from quorum.cli.output import Column, emit
+from quorum.cli.pairs import pairs
 
 if TYPE_CHECKING:
     from quorum.devcluster.cluster import DevCluster
@@ -114,8 +115,8 @@ def up(
                 brokers=3 if brokers is None else brokers,
                 racks=racks or 0,
                 base_port=base_port,
-                controller_settings=_settings(controller_settings),
-                broker_settings=_settings(broker_settings),
+                controller_settings=dict(pairs(controller_settings)),
+                broker_settings=dict(pairs(broker_settings)),
                 progress=_progress,
             )
         )
@@ -275,16 +276,6 @@ def _show(options: Options, cluster: DevCluster) -> list[dict[str, Any]]:
     ]
     emit(options.output, document, rows="nodes", columns=_COLUMNS, heading=heading)
     return rows
-
-
-def _settings(texts: tuple[str, ...]) -> dict[str, str]:
-    settings = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise CliError(f"{text!r} is not KEY=VALUE", EXIT_USAGE)
-        settings[key] = value
-    return settings
 
 
 def _check_same(cluster: DevCluster, controllers: int | None, brokers: int | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +10,7 @@ import click
 from quorum.cli.errors import EXIT_TIMEOUT, EXIT_UNHEALTHY, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
-from quorum.wire.words import endpoint_text
+from quorum.wire.words import endpoint_text, time_text
 
 if TYPE_CHECKING:
     from metaquorum import AdminClient
@@ -154,10 +153,3 @@ async def _of_node(client: AdminClient, node_id: int, target: str | None) -> lis
         for each in response.snapshots
     ]
     return rows or [nothing]
-
-
-def time_text(timestamp_ms: int) -> str | None:
-    """The time in UTC in the form of ISO 8601; None for 0."""
-    if timestamp_ms == 0:
-        return None
-    return datetime.datetime.fromtimestamp(timestamp_ms / 1_000, datetime.UTC).isoformat(timespec="milliseconds")

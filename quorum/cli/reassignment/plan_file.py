@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from quorum.cli.shared_options import INT32_MAX
+from quorum.cli.text_file import read_text
 from quorum.controller.partitions.reassignment.rebalancing import Assignments, Place, Replicas
 
 FILE_BYTES_MAX: Final = 256 << 20
 """Maximum size of a plan's file: two million partitions with three replicas each have half of it."""
-_INT32_MAX: Final = (1 << 31) - 1
 
 
 def read_plan(path: Path) -> dict[Place, Replicas]:
@@ -23,11 +24,7 @@ def read_plan(path: Path) -> dict[Place, Replicas]:
     Raises:
         ValueError: the file has a mistake; the message names the place.
     """
-    with path.open("rb") as file:
-        data = file.read(FILE_BYTES_MAX + 1)
-    if len(data) > FILE_BYTES_MAX:
-        raise ValueError(f"larger than {FILE_BYTES_MAX >> 20} MiB")
-    document = json.loads(data.decode("utf-8"))
+    document = json.loads(read_text(path, FILE_BYTES_MAX))
     if not isinstance(document, dict) or document.get("version") != 1:
         raise ValueError('an object with "version": 1 expected')
     entries = document.get("partitions")
@@ -57,7 +54,7 @@ def _entry(index: int, entry: Any) -> tuple[Place, Replicas]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _INT32_MAX
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= INT32_MAX
 
 
 def plan_document(plan: Assignments, before: Mapping[Place, Replicas] | None = None) -> dict[str, Any]:

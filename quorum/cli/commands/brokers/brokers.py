@@ -12,7 +12,7 @@ from quorum.cli.errors import EXIT_NOT_FOUND, EXIT_UNHEALTHY, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
 from quorum.cli.shared_options import BROKER_IDS
-from quorum.wire.words import endpoint_text, id_text, optional, state_text
+from quorum.wire.words import endpoint_text, id_text, optional, state_text, time_text
 
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
@@ -120,8 +120,6 @@ async def _configs(client: AdminClient, broker_ids: list[int]) -> dict[int, dict
 
 
 def _description(broker: admin_pb2.BrokerListing, configs: dict[str, str]) -> dict[str, Any]:
-    from quorum.cli.commands.snapshot import time_text
-
     since_ms, mode_since_ms = optional(broker, "state_since_ms"), optional(broker, "mode_since_ms")
     return {
         **_row(broker),

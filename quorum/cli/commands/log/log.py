@@ -13,6 +13,7 @@ from quorum.cli.commands.log.skip_batch import skip_batch
 from quorum.cli.errors import EXIT_UNHEALTHY, CliError
 from quorum.cli.options import Options, command
 from quorum.cli.output import Column, emit
+from quorum.wire.words import time_text
 
 _BATCHES = (
     Column("FILE", "file"),
@@ -99,8 +100,6 @@ def _rows(paths: tuple[Path, ...], with_records: bool) -> Iterator[dict[str, Any
 
 
 def _batch_rows(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    from quorum.cli.commands.snapshot import time_text
-
     for row in rows:
         if row["kind"] == "damage":
             yield {**row, "what": f"DAMAGE: {row['reason']}"}
@@ -117,8 +116,6 @@ def _batch_rows(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _record_rows(rows: Iterator[dict[str, Any]], from_offset: int, to_offset: int | None) -> Iterator[dict[str, Any]]:
     """A row for each record. The time is the time of the record's batch: one append writes all its records at once."""
-    from quorum.cli.commands.snapshot import time_text
-
     for row in rows:
         if row["kind"] == "damage":
             yield {"type": "DAMAGE", "data_text": f"{row['file']} at byte {row['position']}: {row['reason']}"}
