@@ -172,7 +172,14 @@ def does_not_fit(state: QuorumState, leadership: Leader, request: QuorumChangeRe
             return None
         case _:
             assert_never(request)
-    return not_enough_live(state, leadership, request, presumed=_newcomers(request))
+    return unfit(state, request) or not_enough_live(state, leadership, request, presumed=_newcomers(request))
+
+
+def unfit(state: QuorumState, request: VoterChange) -> Refusal | None:
+    """The refusal of a new voter that will not fit this cluster, however long the leader waits."""
+    judgements = [state.judge_newcomer(key) for key in _newcomers(request)]
+    final = [each.why for each in judgements if each is not None and not each.may_pass]
+    return Refusal(ErrorCode.UNSUPPORTED_VERSION, final[0]) if final else None
 
 
 def _live_twin(state: QuorumState, leadership: Leader, voter: ReplicaKey) -> ReplicaKey | None:

@@ -23,7 +23,8 @@ epoch. The third condition needs an example (Ongaro's correction of 2015), with 
        cannot win: each majority of {1,2,3,4,5} has a voter with the newer record.
 
 Two more conditions keep the cluster available. A new controller still loading would delay every commit which needs it,
-so the leader waits for it. And the leader refuses a change if no majority of the new set fetches from the leader: no
+so the leader waits for it; the leader also waits until the controller has told that it supports the cluster's features
+(`newcomer`). And the leader refuses a change if no majority of the new set fetches from the leader: no
 record would be committed any more, including a record to undo the change.
 
 The leader checks a request on arrival (`change_rules`) and continues it at the end of every step (`go_on`), so that no
@@ -161,7 +162,7 @@ def _append_when_ready(
             text = f"waited {request.timeout_ms} ms for {obstacle}; nothing was done"
             _end(state, leadership, change, ErrorCode.REQUEST_TIMED_OUT, text)
         return
-    refusal = change_rules.not_enough_live(state, leadership, request)
+    refusal = change_rules.unfit(state, request) or change_rules.not_enough_live(state, leadership, request)
     if refusal is not None:
         _end(state, leadership, change, refusal.error, f"{refusal.why}; nothing was done")
         return
@@ -175,16 +176,18 @@ def _append_when_ready(
 
 
 def _obstacle(state: QuorumState, leadership: Leader, request: change_rules.VoterChange) -> str | None:
-    """The condition a change still waits for; None: ready. A new controller must fetch, and must have caught up."""
+    """The condition a change still waits for; None: ready. A new controller must fetch, must have caught up, and must fit."""
     if not isinstance(request, AddVoterRequest):
         return None
     voter = request.voter
-    progress = leadership.replicas.get(ReplicaKey(voter.node_id, voter.directory_id))
+    key = ReplicaKey(voter.node_id, voter.directory_id)
+    progress = leadership.replicas.get(key)
     if progress is None or not leader.is_live(state, progress):
         return f"controller {voter.node_id}, with this directory id, to fetch from this leader"
     if not change_rules.has_caught_up(state, progress):
         return f"controller {voter.node_id} to catch up: its log ends at {progress.end_offset} of {state.shape.end}"
-    return None
+    judged = state.judge_newcomer(key)
+    return judged.why if judged is not None and judged.may_pass else None
 
 
 def _watch_commit(state: QuorumState, leadership: Leader, change: PendingChange, offset: Offset) -> None:

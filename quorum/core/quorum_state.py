@@ -37,6 +37,7 @@ from quorum.core.protocol.effects import (
     SaveElectionState,
 )
 from quorum.core.protocol.epochs import reach_of_reply
+from quorum.core.protocol.newcomer import JudgeNewcomer, everyone_fits
 from quorum.core.protocol.pending_change import last_word
 from quorum.core.protocol.voters import VoterHistory
 from quorum.core.roles import (
@@ -76,6 +77,7 @@ class QuorumState(NodeState):
         disk_trust: DiskTrust = FULL,
         part: Download | None = None,
         my_endpoints: tuple[Endpoint, ...] = (),
+        judge_newcomer: JudgeNewcomer = everyone_fits,
     ) -> None:
         super().__init__(
             me=me,
@@ -88,6 +90,7 @@ class QuorumState(NodeState):
             disk_trust=disk_trust,
             part=part,
             my_endpoints=my_endpoints,
+            judge_newcomer=judge_newcomer,
         )
         self._announced: tuple[Epoch, NodeId | None, bool] | None = None
         self.role = self._role_at_start()

@@ -89,6 +89,7 @@ from quorum.core.protocol.inputs import (
     TimerFired,
     Truncated,
 )
+from quorum.core.protocol.newcomer import JudgeNewcomer, everyone_fits
 from quorum.core.protocol.problem import Problem, ProblemCode, found
 from quorum.core.protocol.progress import ReplicaStatus
 from quorum.core.protocol.voters import VoterHistory, VoterSet
@@ -112,10 +113,12 @@ class RaftCore:
         disk_trust: DiskTrust = FULL,
         part: Download | None = None,
         my_endpoints: tuple[Endpoint, ...] = (),
+        judge_newcomer: JudgeNewcomer = everyone_fits,
     ) -> None:
         """Builds the core.
 
-        `my_endpoints` are the node's own endpoints; with none, the node never reports its address by itself.
+        `my_endpoints` are the node's own endpoints; with none, the node never reports its address by itself. `judge_newcomer`
+        is asked, on a leader, before a controller becomes a voter.
         """
         self._state = QuorumState(
             me=me,
@@ -128,6 +131,7 @@ class RaftCore:
             disk_trust=disk_trust,
             part=part,
             my_endpoints=my_endpoints,
+            judge_newcomer=judge_newcomer,
         )
         log_reports.restore_if_whole(self._state)
         self._stopped: str | None = None

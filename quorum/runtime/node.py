@@ -148,6 +148,7 @@ class Node:
             rng=rng,
             now_ms=now_ms,
             my_endpoints=self._config.endpoints,
+            judge_newcomer=lambda newcomer: self._registration.judge(newcomer),
             part=opened.part,
             disk_trust=opened.disk_trust._replace(damaged=bool(self.log.damage), out_of_room=self.disk.space.is_short),
         )

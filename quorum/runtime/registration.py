@@ -13,17 +13,19 @@ Example with leader 1 and the restarted controller 3, of a newer release:
   3. controller 2 is elected. The image of controller 3 still shows the old levels: controller 3 sends again, to leader 2.
 
 The directory id stands for the process: a registration counts for the voter with this directory only, so a controller with a
-replaced disk must register again.
+replaced disk must register again. An observer registers like a voter: the leader adds it as a voter only after that (`judge`).
 """
 
 import logging
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NodeId
+from metadata_log.format.ids import NodeId, ReplicaKey
 from metadata_log.format.records import RegisterController
 from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.features.support import is_registered, lacks
 from quorum.controller.protocol.commands import RegisterControllerCommand
 from quorum.core.protocol.messages import RegisterControllerRequest, RegisterControllerResponse
+from quorum.core.protocol.newcomer import Unfit
 from quorum.runtime.active.active_controller import ActiveController
 from quorum.runtime.active.decisions import DecisionFailed
 from quorum.runtime.parts import Parts
@@ -116,6 +118,18 @@ class Registration:
         if self._active.on:
             error = self._decide(RegisterControllerCommand(*request.controller, request.endpoints, request.features))
         self._world.reply(reply_to, RegisterControllerResponse(error, self._core.epoch, self._core.leader_id))
+
+    def judge(self, newcomer: ReplicaKey) -> Unfit | None:
+        """Says why another controller cannot become a voter, by the features that it has registered."""
+        image: MetadataImage = self._state.proposed if self._active.on else self._state.committed
+        lacked = lacks(image, newcomer)
+        if not lacked:
+            return None
+        if is_registered(image, newcomer):
+            levels = ", ".join(f"{level} (it {problem})" for level, problem in lacked.items())
+            return Unfit(f"controller {newcomer.node_id} lacks what this cluster needs: {levels}", may_pass=False)
+        levels = ", ".join(lacked)
+        return Unfit(f"controller {newcomer.node_id} to register that it supports {levels}", may_pass=True)
 
     def _decide(self, command: RegisterControllerCommand) -> ErrorCode:
         try:

@@ -429,7 +429,8 @@ class AdminServiceServicer(object):
     def AddVoter(self, request, context):
         """Makes a running, caught-up observer a voter (KIP-853). One change of the voters at a time. Errors: DUPLICATE_VOTER
         (the controller is a voter already, perhaps with another disk), NOT_READY (another change is not committed yet, or
-        too few of the new voters would fetch from this leader). With a `request_id`: if exactly this voter was added at or
+        too few of the new voters would fetch from this leader), UNSUPPORTED_VERSION (the controller has registered, and does
+        not support the cluster's levels of features). With a `request_id`: if exactly this voter was added at or
         above `client_high_watermark`, the leader answers with the end of that record, and writes nothing, even if the voter
         was removed later. REQUEST_ID_EXPIRED: the leader does not know the voter sets since that offset.
         """

@@ -168,7 +168,8 @@ class VoterServiceServicer(object):
 
     def AddVoter(self, request, context):
         """Adds the sender to the voters (auto-join). Operators use AdminService.AddVoter. Errors: NOT_LEADER_OR_FOLLOWER,
-        DUPLICATE_VOTER, NOT_READY, BROKER_NOT_AVAILABLE (the leader stops).
+        DUPLICATE_VOTER, NOT_READY, UNSUPPORTED_VERSION (of the cluster's levels of features), BROKER_NOT_AVAILABLE (the
+        leader stops).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

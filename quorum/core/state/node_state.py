@@ -27,6 +27,7 @@ from quorum.core.protocol.messages import (
     Request,
     Response,
 )
+from quorum.core.protocol.newcomer import JudgeNewcomer, everyone_fits
 from quorum.core.protocol.testimony import Dispute
 from quorum.core.protocol.voters import VoterHistory
 from quorum.core.roles import (
@@ -62,6 +63,7 @@ class NodeState:
         "fetch",
         "install",
         "join",
+        "judge_newcomer",
         "known_high_watermark",
         "latest_voters",
         "me",
@@ -92,6 +94,7 @@ class NodeState:
         disk_trust: DiskTrust = FULL,
         part: Download | None = None,
         my_endpoints: tuple[Endpoint, ...] = (),
+        judge_newcomer: JudgeNewcomer = everyone_fits,
     ) -> None:
         self.me = me
         self.config = config
@@ -120,6 +123,7 @@ class NodeState:
         self.applied: tuple[Offset, bytes] = (0, b"")
         """The end of the node's image and the image's digest, sent along with every fetch. The core does not use
         either."""
+        self.judge_newcomer = judge_newcomer
         self.shutting_down = False
         self.stranger = me if disk_trust.may_acknowledge else ReplicaKey(me.node_id, rng.randbytes(16))
         """A random key under which a node fetches while it may not acknowledge. See `fetch_key`."""

@@ -3,21 +3,23 @@
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ReplicaKey
-from metadata_log.format.records import SUPPORTED, Endpoint, FeatureRange, LeaderChange, RegisterController
+from metadata_log.format.records import SUPPORTED, Endpoint, FeatureRange, LeaderChange, RegisterController, Voter
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpdateFeaturesReply
 from quorum.core.protocol.inputs import Failure
 from quorum.core.protocol.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
+    QuorumChangeResponse,
     RegisterControllerRequest,
     RegisterControllerResponse,
 )
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.peer_answers import answered, unanswered
 from quorum.runtime.protocol.requests import Refused
-from quorum.runtime.protocol.world import RaftRequest, Submission
+from quorum.runtime.protocol.world import RaftRequest, ReplyTo, Submission
 from tests.metadata_log.image.histories import LogWriter
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.world.disk import MemoryDirectory
@@ -130,3 +132,48 @@ def test_a_level_rises_only_with_the_registrations_of_all_voters() -> None:
         assert isinstance(answer, end), answer
         assert not isinstance(answer, Refused) or "controller 1 supports 1 to 1" in answer.message
     assert lone.node.state.committed.metadata_version == 2
+
+
+def test_a_controller_becomes_a_voter_only_with_the_features_of_the_cluster() -> None:
+    """At level 2 the leader waits for the registration of controller 2: release 0.1.0 sends none, and cannot replay the log."""
+    lone = alone()
+    asked = ask_to_add_2(lone)
+    assert asked not in lone.answers
+    lone.turn(RaftRequest(RegisterControllerRequest(key(2), (HERE,), SUPPORTED), lone.new_reply_to()))
+    lone.run_until_idle()
+    assert lone.node.core.voters.contains(key(2))
+
+
+def test_a_controller_of_an_old_release_is_no_new_voter() -> None:
+    """Controller 2 registered as a voter of level 1, was removed, and the level has risen meanwhile. The refusal names it."""
+    lone = alone(NodeConfig(controller=ControllerConfig(bootstrap_metadata_version=1)))
+    for request in (
+        RaftRequest(RegisterControllerRequest(key(2), (HERE,), OLD), lone.new_reply_to()),
+        Submission(UpdateFeatures((FeatureUpdate("metadata.version", 2),)), lone.new_reply_to(), lone.now_ms + 1_000),
+    ):
+        lone.turn(request)
+        lone.run_until_idle()
+    answer = lone.answers[ask_to_add_2(lone)]
+    assert isinstance(answer, QuorumChangeResponse)
+    assert answer.error is ErrorCode.UNSUPPORTED_VERSION
+    assert answer.message == (
+        "controller 2 lacks what this cluster needs: metadata.version 2 (it supports 1 to 1); nothing was done"
+    )
+
+
+def test_at_level_1_a_new_voter_needs_no_registration() -> None:
+    """Every release supports level 1, and release 0.1.0 registers no controllers."""
+    lone = alone(NodeConfig(controller=ControllerConfig(bootstrap_metadata_version=1)))
+    ask_to_add_2(lone)
+    assert lone.node.core.voters.contains(key(2))
+
+
+def ask_to_add_2(lone: LoneNode) -> ReplyTo:
+    """Controller 2 fetches at the leader's end, and an operator asks to add it."""
+    shape, epoch = lone.node.log.shape, lone.node.core.epoch
+    fetch = FetchRequest(key(2), epoch, 1, shape.end, epoch, shape.chain, 0, 0, 1)
+    lone.turn(RaftRequest(fetch, lone.new_reply_to()))
+    asked = lone.new_reply_to()
+    lone.turn(RaftRequest(AddVoterRequest(Voter(*key(2), (HERE,)), True, 1_000), asked))
+    lone.run_until_idle()
+    return asked

@@ -17,7 +17,7 @@ COMMENTS: Final[dict[str, str]] = SCRIPT["comments"]()
 
 NEED_A_STATE: Final = {
     "VoterService.ReadLog": {"STORAGE_ERROR"},
-    "VoterService.AddVoter": {"BROKER_NOT_AVAILABLE"},
+    "VoterService.AddVoter": {"BROKER_NOT_AVAILABLE", "UNSUPPORTED_VERSION"},
     "VoterService.RemoveVoter": {"BROKER_NOT_AVAILABLE"},
     "VoterService.UpdateVoter": {"BROKER_NOT_AVAILABLE"},
     "VoterService.RegisterController": {"BROKER_NOT_AVAILABLE"},
@@ -34,6 +34,7 @@ NEED_A_STATE: Final = {
     "AdminService.UnfenceBroker": {"POLICY_VIOLATION", "UNSUPPORTED_VERSION"},
     "AdminService.DrainBroker": {"POLICY_VIOLATION", "UNSUPPORTED_VERSION"},
     "AdminService.UndrainBroker": {"POLICY_VIOLATION", "UNSUPPORTED_VERSION"},
+    "AdminService.AddVoter": {"UNSUPPORTED_VERSION"},
     "AdminService.RemoveVoter": {"NOT_READY"},
     "AdminService.SkipBatch": {"POLICY_VIOLATION", "UNSUPPORTED_VERSION"},
 }

@@ -61,6 +61,10 @@ FEATURES: dict[str, Mutant] = {
         "a level rises although a voter does not support it",
         lambda: patched(support, "_voters", lambda image, voters, name, level: iter(())),
     ),
+    "added-without-features": Mutant(
+        "a controller becomes a voter although it has not registered that it supports the cluster's level",
+        lambda: patched(Registration, "judge", lambda self, newcomer: None),
+    ),
     "registered-once": Mutant(
         "a controller registers with one leader only, and never asks again",
         lambda: patched(Registration, "_ended", _ended_for_good),

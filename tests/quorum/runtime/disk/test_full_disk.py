@@ -5,7 +5,7 @@ import pytest
 from metadata_log.disk.ballast import BALLAST_BYTES, BALLAST_NAME
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
-from metadata_log.format.records import Endpoint, Topic, Voter
+from metadata_log.format.records import SUPPORTED, Endpoint, Topic, Voter
 from metadata_log.store.archive import ARCHIVE_NAME
 from metadata_log.store.log import Log
 from metadata_log.store.log_config import LogConfig
@@ -19,6 +19,7 @@ from quorum.core.protocol.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     QuorumChangeResponse,
+    RegisterControllerRequest,
     VoteRequest,
     VoteResponse,
 )
@@ -197,8 +198,10 @@ def test_a_turn_that_cannot_be_written_at_all_stops_the_node() -> None:
 def test_a_voter_that_there_was_no_room_for_is_not_said_to_be_added(ack_when_committed: bool) -> None:
     """The new set was refused by the disk: neither "in force" nor "may have happened" would be true."""
     lone = leader_of_one()
-    shape, epoch = lone.node.log.shape, lone.node.core.epoch
     newcomer = ReplicaKey(2, directory_id(2))
+    lone.turn(RaftRequest(RegisterControllerRequest(newcomer, (), SUPPORTED), lone.new_reply_to()))
+    lone.run_until_idle()
+    shape, epoch = lone.node.log.shape, lone.node.core.epoch
     fetch = FetchRequest(newcomer, epoch, 1, shape.end, epoch, shape.chain, 0, 0, 1)
     lone.turn(RaftRequest(fetch, lone.new_reply_to()))
     voter = Voter(*newcomer, (Endpoint("CONTROLLER", "two", 9_091),))
