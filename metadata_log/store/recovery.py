@@ -81,10 +81,10 @@ class Recovery(RecoveryScan):
             raise where
         if damage is not None:
             self._check_readable(damage)
-        promised = max(self._promised, default=Flushed(0, b""))
-        lost = promised if self._end < promised.end else None
-        if lost is None and damage is not None:
-            lost = self._lost_behind(damage)
+        known = [place for place in self._promised if place.end > self._end]
+        if damage is not None and (behind := self._lost_behind(damage)) is not None:
+            known.append(behind)  # also beside a promise: an old note may be below the damage that hides the end
+        lost = max(known, default=None)
         if not self.segments and lost is None and not self._is_empty():
             raise where
         if self.segments:

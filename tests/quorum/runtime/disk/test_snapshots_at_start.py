@@ -80,7 +80,17 @@ def test_what_goes_on_from_the_own_snapshot_is_no_torn_tail(note_end: int | None
 
 
 @pytest.mark.parametrize(
-    ("note_end", "spoilt"), [(None, [6]), (None, [8]), (None, [2, 8]), (1, [5, 6]), (1, [4, 6]), (2, [5, 6, 8])]
+    ("note_end", "spoilt"),
+    [
+        (None, [6]),
+        (None, [8]),
+        (None, [2, 8]),
+        (1, [5, 6]),
+        (1, [4, 6]),
+        (2, [5, 6, 8]),
+        (3, [2, 6]),  # the note says that 2 is lost, and the batches above the snapshot that more is
+        (5, [2, 4, 6]),
+    ],
 )
 def test_what_the_note_and_the_snapshot_do_not_lead_over_is_lost_and_not_torn(
     note_end: int | None, spoilt: list[int]
