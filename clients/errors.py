@@ -140,6 +140,10 @@ def error_of_garbage(target: str, *, is_read: bool) -> AdminError:
     return _missing(is_read)(ErrorCode.REQUEST_TIMED_OUT, f"{target} {text}")
 
 
+_CLOSED: Final = (
+    "it closed the connection: it requires TLS and a client certificate of its own authority, or it has as many connections as "
+    "its limit of open files allows"
+)
 _MEANINGS: Final = (
     ("errors resolving", "its name cannot be resolved"),
     ("DNS resolution failed", "its name cannot be resolved"),
@@ -149,7 +153,8 @@ _MEANINGS: Final = (
         "Hostname Verification Check failed",
         "its certificate is not for this host; use an address that the certificate names",
     ),
-    ("Socket closed", "it closed the connection; does it require TLS and a client certificate of its own authority?"),
+    ("Too many open files", "this process has as many files open as its limit allows; see `ulimit -n`"),
+    ("Socket closed", _CLOSED),
 )
 """Parts of gRPC's texts about connections that did not come about, each with its meaning in plain words."""
 

@@ -39,7 +39,7 @@ pytestmark = [
 
 
 OPERATORS = {"admin.principals": ["CN=operator"]}
-CLOSED = "it closed the connection; does it require TLS and a client certificate of its own authority?"
+CLOSED = "it closed the connection: it requires TLS and a client certificate of its own authority, or it has as many connections"
 
 
 class Secured(NamedTuple):

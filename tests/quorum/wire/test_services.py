@@ -275,6 +275,22 @@ def broken(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
 
 
 @pytest.mark.parametrize(
+    ("details", "why"),
+    [
+        (
+            "last error: UNKNOWN: ipv4:127.0.0.1:1: Socket closed",
+            "as many connections as its limit of open files allows",
+        ),
+        ("INTERNAL: ipv4:127.0.0.1:1: socket: Too many open files", "this process has as many files open as its limit"),
+    ],
+)
+def test_a_lack_of_files_is_named_where_no_connection_came_about(details: str, why: str) -> None:
+    """A node without a free file closes a connection just as a node does that misses a certificate."""
+    lost = broken(grpc.StatusCode.UNAVAILABLE, f"failed to connect to all addresses; {details}")
+    assert why in error_of_call("127.0.0.1:1", lost, sent=False, size=10).message
+
+
+@pytest.mark.parametrize(
     "lost",
     [
         broken(grpc.StatusCode.UNAVAILABLE, "Socket closed"),
