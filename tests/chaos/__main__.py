@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.chaos.judge.audit import Audited, audit
 from tests.chaos.judge.history import TELLING, Outcome
 from tests.chaos.judge.wellness import until_terminated
 from tests.chaos.launch import NO_MUTANT
@@ -29,6 +30,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="how long faults come (10)")
     parser.add_argument("--seed", type=int, help="of the schedule; a fresh one if it is not given")
     parser.add_argument("--clients", type=int, default=8, help="clients at work at the same time (8)")
+    parser.add_argument("--operators", type=int, default=3, help="operators at work at the same time (3)")
+    parser.add_argument("--no-audit", action="store_true", help="leave out the audit with Spark at the end")
     parser.add_argument("--mutant", default=NO_MUTANT, metavar="NAME", help="put in this bug of tests/sim/mutants")
     parser.add_argument(
         "--only", action="append", choices=sorted(FAULTS), metavar="FAULT", help="faults of this kind only"
@@ -44,12 +47,15 @@ def main() -> int:
         arguments.minutes * 60,
         say,
         clients=arguments.clients,
+        operators=arguments.operators,
         mutant=arguments.mutant,
         only=arguments.only or (),
     )
     report = asyncio.run(until_terminated(work))
     say(table(report))
-    problems = report.judgement.problems
+    audited = Audited("left out", []) if arguments.no_audit else audit(report.data_directories)
+    say(f"{'audit':<26}{audited.word}")
+    problems = [*report.judgement.problems, *audited.problems]
     if problems:
         say("\n" + "\n\n".join(problems))
         say(f"\neverything is kept in {directory}")

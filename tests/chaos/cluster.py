@@ -21,14 +21,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from metadata_log.format.ids import parse_uuid
+from metadata_log.format.records import Voters
 from quorum.devcluster import layout as dev_layout
 from quorum.devcluster.layout import DevNode, Layout
+from quorum.runtime.disk.format_directory import InitialController, voters_record
 from service_kit.process.run import EXIT_FAILURE, EXIT_OK
 from tests.chaos.launch import NO_MUTANT, order
 from tests.chaos.network import Network
 
 ROOT: Final = Path(__file__).parents[2]
 LOOK_S: Final = 0.05
+BROKERS: Final = 4
+"""How many brokers run: two that operators fence and drain, and two that always take new replicas."""
 CONTROLLER_SETTINGS: Final = {
     "log.format": "json",
     "broker.session.timeout.ms": "3000",
@@ -130,6 +135,16 @@ class Daemon:
         return "\n".join(self.node.log_path.read_text(errors="replace").splitlines()[-lines:])
 
 
+def first_voters(layout: Layout) -> Voters:
+    """The voter set that the controllers were formatted with."""
+    return voters_record(
+        tuple(
+            InitialController(each.node_id, dev_layout.HOST, each.port, parse_uuid(each.directory_id))
+            for each in layout.controllers
+        )
+    )
+
+
 class ChaosCluster:
     """See the file's head."""
 
@@ -146,7 +161,7 @@ class ChaosCluster:
         directory: Path,
         dice: random.Random,
         *,
-        brokers: int = 2,
+        brokers: int = BROKERS,
         settings: Mapping[str, str] | None = None,
         mutant: str = NO_MUTANT,
     ) -> "ChaosCluster":

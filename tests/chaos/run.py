@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tests.chaos.clients import Clients
 from tests.chaos.cluster import ChaosCluster
@@ -14,9 +14,23 @@ from tests.chaos.judge import history as histories
 from tests.chaos.judge.final_log import record
 from tests.chaos.judge.history import TELLING, Operation, Outcome
 from tests.chaos.judge.judging import RECORDED, Judgement, at_most, judge
-from tests.chaos.judge.wellness import NotWell, client_of, leader_of, observer_of, until_equal, until_well
+from tests.chaos.judge.wellness import (
+    NotWell,
+    client_of,
+    leader_of,
+    observer_of,
+    operator_of,
+    until_equal,
+    until_kept_out,
+    until_well,
+)
 from tests.chaos.launch import NO_MUTANT
 from tests.chaos.nemesis import Nemesis, schedule
+from tests.chaos.operators.calls import save as save_calls
+from tests.chaos.operators.operators import Operators
+
+OPERATORS_PAUSE_S: Final = 0.06
+"""How long an operator pauses between two calls, on average."""
 
 
 class Report(NamedTuple):
@@ -29,6 +43,8 @@ class Report(NamedTuple):
     outcomes: Counter[Outcome]
     restarts: int
     judgement: Judgement
+    data_directories: tuple[Path, ...]
+    """Of the controllers, as the run has left them."""
 
 
 async def run(
@@ -38,6 +54,7 @@ async def run(
     say: Callable[[str], None],
     *,
     clients: int = 8,
+    operators: int = 3,
     pause_s: float = 0.03,
     mutant: str = NO_MUTANT,
     only: Sequence[str] = (),
@@ -46,6 +63,10 @@ async def run(
     dice = random.Random(f"{seed} nemesis")
     cluster = ChaosCluster.create(directory / "cluster", dice, mutant=mutant)
     worker = Clients(lambda number, dice: client_of(cluster, number, dice), seed, clients, pause_s)
+    brokers = [node.node_id for node in cluster.layout.brokers]
+    administration = Operators(
+        lambda number, dice: operator_of(cluster, number, dice), seed, operators, brokers, OPERATORS_PAUSE_S
+    )
     problems: list[str] = []
     equal_at: tuple[int, bytes] | None = None
     began_s = time.monotonic()
@@ -53,7 +74,7 @@ async def run(
     async with cluster.running(), observer_of(cluster) as observer:
         nemesis = Nemesis(cluster, lambda: leader_of(observer))
         done = asyncio.Event()
-        at_work = asyncio.create_task(worker.run(done))
+        at_work = asyncio.gather(worker.run(done), administration.run(done))
         try:
             await until_well(cluster, worker, observer)
             ends_s = time.monotonic() + seconds
@@ -72,6 +93,7 @@ async def run(
             done.set()
             await at_work
             if not cluster.findings:
+                await until_kept_out(observer)
                 equal_at = await until_equal(cluster, observer)
         except NotWell as e:
             problems.append(str(e))
@@ -79,8 +101,9 @@ async def run(
             done.set()
             await at_work
             histories.save(directory / "history.jsonl", worker.history)
+            save_calls(directory / "operators.jsonl", administration.calls)
         await cluster.stop()
-    problems += at_most(worker.oddities)
+    problems += at_most([*worker.oddities, *administration.oddities])
     return Report(
         seed,
         time.monotonic() - began_s,
@@ -88,7 +111,16 @@ async def run(
         nemesis.counts,
         Counter(each.outcome for each in worker.history),
         sum(daemon.starts - 1 for daemon in cluster.daemons.values()),
-        judge(cluster, directory, worker.history, problems, equal_at=equal_at, broken=nemesis.broken),
+        judge(
+            cluster,
+            directory,
+            worker.history,
+            problems,
+            equal_at=equal_at,
+            broken=nemesis.broken,
+            calls=administration.calls,
+        ),
+        tuple(node.data_directory for node in cluster.layout.controllers),
     )
 
 

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
 async def test_a_few_rounds_of_faults(tmp_path: Path) -> None:
-    """Whatever happens to three controllers and two brokers: what clients were told is true and stays true."""
+    """Whatever happens to three controllers and four brokers: what clients and operators were told is true and stays true."""
     seed = secrets.randbits(31)
     said: list[str] = []
     report = await run(tmp_path, seed, 12.0, said.append, clients=4)
@@ -21,3 +21,4 @@ async def test_a_few_rounds_of_faults(tmp_path: Path) -> None:
     assert (judgement.linearizable, judgement.lost, judgement.equal) == (True, 0, True)
     assert report.faults.total() >= 1
     assert report.outcomes[Outcome.DONE] >= 50, report.outcomes
+    assert sum(judgement.operated.values()) >= 20, judgement.operated

@@ -87,7 +87,7 @@ class History:
         """
         while self.end < until:
             for batch in self._read(logs, until):
-                yield self._take(batch)
+                yield self.take(batch)
 
     def _read(self, logs: Sequence[Log], until: Offset) -> tuple[Batch, ...]:
         for log in logs:
@@ -95,7 +95,12 @@ class History:
                 return log.read(self.end, READ_BYTES, until)
         raise AssertionError(f"nobody who is up can be asked what was committed from {self.end} to {until}")
 
-    def _take(self, batch: Batch) -> Step:
+    def take(self, batch: Batch) -> Step:
+        """Appends the next committed batch.
+
+        Raises:
+            ReplayStopped: a record fits nowhere.
+        """
         before = self.image
         after = self._replay.apply((batch,)).image
         end = batch.end_offset

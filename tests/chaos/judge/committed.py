@@ -35,6 +35,8 @@ class Committed(NamedTuple):
     """No answer can be as of more. None: nobody knows where it ends."""
     tails: tuple[str, ...] = ()
     """What logs hold beyond it, for people: the leftovers of a run that ended before its cluster was well."""
+    batches: tuple[Batch, ...] = ()
+    """All of it, as far as it is known."""
 
 
 NOTHING_KNOWN: Final = Committed([], sys.maxsize, ["no log can be read"])
@@ -63,7 +65,7 @@ def committed(
     problems += _wrong_images(logs, history)
     tails = [(log, _tail_begins(log, known, known_from)) for log in logs]
     texts = tuple(f"{log.name} from {begins} to {log.end}" for log, begins in tails if begins < log.end)
-    return Committed(changes_of(history), known_from, problems, newest[-1].end_offset, texts)
+    return Committed(changes_of(history), known_from, problems, newest[-1].end_offset, texts, tuple(history))
 
 
 def _held_by_a_majority(logs: list[FinalLog], majority: int, unread: int) -> list[Batch]:

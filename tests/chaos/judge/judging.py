@@ -1,19 +1,23 @@
 """Every checker over what a run has left: the clients' history, and the controllers' directories."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from metadata_log.format.errors import LogFormatError
 from tests.chaos.clients import KEYS
-from tests.chaos.cluster import ChaosCluster
+from tests.chaos.cluster import ChaosCluster, first_voters
 from tests.chaos.judge import history as histories
 from tests.chaos.judge import witness as witnesses
 from tests.chaos.judge.committed import NOTHING_KNOWN, Committed, committed
 from tests.chaos.judge.final_log import read_final_log
 from tests.chaos.judge.history import TELLING, Operation, Outcome
 from tests.chaos.judge.linearizability import check, topic_step
+from tests.chaos.judge.operator_witness import disordered, hear
 from tests.chaos.judge.witness import Witness
+from tests.chaos.operators.calls import OperatorCall
 
 SHOWN_BEFORE: Final = 14
 SHOWN_AFTER: Final = 7
@@ -36,6 +40,8 @@ class Judgement(NamedTuple):
     problems: list[str]
     tails: tuple[str, ...] = ()
     """What single logs hold beyond what is committed, for people."""
+    operated: Mapping[str, int] = MappingProxyType({})
+    """How many calls of operators were answered, by kind."""
 
     def lines(self) -> list[str]:
         """For the end of a table."""
@@ -44,6 +50,8 @@ class Judgement(NamedTuple):
             ("linearizable", {True: "yes", False: "NO", None: "not judged"}[self.linearizable]),
             ("acknowledged writes lost", f"{self.lost}"),
             ("logs and digests equal", "yes" if self.equal else "NO"),
+            ("operators' calls answered", f"{sum(self.operated.values()):,}"),
+            *((f"  {kind}", f"{count:,}") for kind, count in sorted(self.operated.items())),
             *(("not committed", tail) for tail in self.tails),
             ("problems", f"{len(self.problems)}"),
         ]
@@ -72,11 +80,13 @@ def judge(
     *,
     equal_at: tuple[int, bytes] | None = None,
     broken: str | None = None,
+    calls: Sequence[OperatorCall] = (),
 ) -> Judgement:
     """Reads the directories, which nobody may have open. `problems` are those that are known already.
 
     `equal_at`: where all controllers ended when they were last seen equal, with which chain; None if the run ended before that.
-    `broken`: the controller that the nemesis had damaged, and that was not whole again: its directory accuses nobody.
+    `broken`: the controller that the nemesis had damaged, and that was not whole again: its directory accuses nobody. `calls`:
+    those of the operators.
     """
     found = [*map(str, cluster.findings), *problems]
     nodes = cluster.layout.controllers
@@ -89,13 +99,15 @@ def judge(
                 found.append(f"{node.name} is not what a controller can start from: {e}")
     joined = committed(logs, directory / RECORDED, unread=len(nodes) - len(logs), equal_at=equal_at)
     heard = against(history, joined)
+    operated = _operated(cluster, calls, history, joined)
     return Judgement(
         heard.linearizable,
-        heard.lost,
+        heard.lost + operated.lost,
         equal_at is not None and len(logs) == len(nodes) and not joined.problems,
         joined.end or 0,
-        [*found, *joined.problems, *heard.problems],
+        [*found, *joined.problems, *heard.problems, *operated.problems],
         joined.tails,
+        Counter(each.ask.kind for each in calls if each.is_done),
     )
 
 
@@ -116,6 +128,29 @@ def against(history: list[Operation], joined: Committed) -> Hearing:
         linearizable = not blocked
         found += blocked
     return Hearing(linearizable, len(witnesses.lost(history, witness)), found)
+
+
+class Operated(NamedTuple):
+    """What the log says of the operators' answers, and of the rules that it must keep itself."""
+
+    lost: int
+    problems: list[str]
+
+
+def _operated(
+    cluster: ChaosCluster, calls: Sequence[OperatorCall], history: list[Operation], joined: Committed
+) -> Operated:
+    """The log is judged only from its beginning on: the image before a later offset is not known."""
+    if joined.known_from != 0 or not calls:
+        return Operated(0, [])
+    heard = hear(calls, joined.batches, first_voters(cluster.layout))
+    by_law: dict[str, list[str]] = {}
+    for each in (*heard.answers, *disordered(calls, history)):
+        by_law.setdefault(each.law, []).append(str(each))
+    texts = [text for same in by_law.values() for text in at_most(same)]
+    if not any(each.is_done and each.is_change for each in calls):
+        texts.append("no change of any operator was acknowledged: nothing was tried")
+    return Operated(len(by_law.get("lost", ())), [*heard.broken, *texts])
 
 
 def _untried(history: list[Operation]) -> list[str]:

@@ -12,9 +12,10 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 import grpc
-from quorum_rpc.v1 import client_pb2, client_pb2_grpc
+from quorum_rpc.v1 import broker_pb2, client_pb2, client_pb2_grpc
 
 from metaquorum import AdminClient, AdminError
+from quorum.controller.protocol.mode_commands import Mode
 from quorum.wire.words import problems_in, problems_text
 from service_kit.rpc.grpc_options import channel_options
 from tests.chaos.clients import KEYS, Clients, SingleAttempts
@@ -49,6 +50,15 @@ def client_of(cluster: ChaosCluster, number: int, dice: random.Random) -> AdminC
     if number % 2:
         return SingleAttempts(endpoints, cluster.layout.cluster_id, dice.choice(PATIENCE_S))
     return AdminClient(endpoints, cluster.layout.cluster_id, REPEATED_S)
+
+
+def operator_of(cluster: ChaosCluster, number: int, dice: random.Random) -> AdminClient:
+    """Operator 1 asks once. Operator 2 repeats. Operator 3 repeats, asks brokers, and reads their images, which may be old."""
+    known = [node.endpoint for node in cluster.layout.brokers] if number % 3 == 0 else cluster.endpoints
+    endpoints = dice.sample(known, len(known))
+    if number % 3 == 1:
+        return SingleAttempts(endpoints, cluster.layout.cluster_id, ONE_ATTEMPT_S)
+    return AdminClient(endpoints, cluster.layout.cluster_id, REPEATED_S, local=number % 3 == 0)
 
 
 async def leader_of(observer: AdminClient) -> int | None:
@@ -144,6 +154,38 @@ async def until_equal(cluster: ChaosCluster, observer: AdminClient) -> tuple[int
             return chains.pop()
         await asyncio.sleep(0.2)
     raise NotWell(f"not equal within {WELL_WITHIN_S:g} s after everything was healed: {images} {trouble}")
+
+
+async def until_kept_out(observer: AdminClient) -> None:
+    """Until no broker with a mode leads a partition that another broker could lead.
+
+    Raises:
+        NotWell: a broker still leads.
+    """
+    deadline_s = time.monotonic() + WELL_WITHIN_S
+    trouble = ""
+    while time.monotonic() < deadline_s:
+        try:
+            trouble = await _still_leading(observer)
+        except AdminError as e:
+            trouble = str(e)
+        if not trouble:
+            return
+        await asyncio.sleep(0.2)
+    raise NotWell(f"not kept out within {WELL_WITHIN_S:g} s after everything was healed: {trouble}")
+
+
+async def _still_leading(observer: AdminClient) -> str:
+    """The first partition that is led by a broker with a mode although an active broker without one is in sync."""
+    listed = [each async for each in observer.brokers()]
+    free = {each.broker_id for each in listed if each.state == broker_pb2.ONLINE and not each.mode}
+    for broker in (each for each in listed if each.mode):
+        async for led in observer.partitions(led_by=broker.broker_id):
+            others = free.intersection(led.partition.isr)
+            if others or broker.mode == Mode.FENCED.word:
+                where = f"{led.topic}-{led.partition.partition}"
+                return f"broker {broker.broker_id}, {broker.mode}, leads {where}; {sorted(others)} could"
+    return ""
 
 
 async def _broker(endpoint: str) -> tuple[int, str]:

@@ -20,7 +20,7 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.chaos.judge.final_log import Change
 from tests.chaos.judge.history import TELLING, Kind, Operation, Outcome, State
@@ -83,20 +83,44 @@ def lost(history: Sequence[Operation], witness: Witness) -> list[Operation]:
     return [each for each in history if _is_done(each) and witness.can_tell(each) and not witness.wrote(each)]
 
 
-def _order(history: Sequence[Operation]) -> Iterator[Contradiction]:
-    told = [each for each in history if each.outcome in TELLING]
+class Told(NamedTuple):
+    """An answer with its offset and the time of its call; `what` was asked, and is a change that was made if `is_write`."""
+
+    called_ns: int
+    returned_ns: int
+    offset: int
+    is_write: bool
+    what: Any
+
+
+def told_of(history: Iterable[Operation]) -> list[Told]:
+    """The answers that carry an offset."""
+    return [
+        Told(each.called_ns, each.returned_ns, _offset(each), _is_done(each), each)
+        for each in history
+        if each.outcome in TELLING
+    ]
+
+
+def out_of_order(told: Sequence[Told]) -> Iterator[tuple[str, Told]]:
+    """Yields each answer whose offset is too low for what had ended before its call, with the reason."""
     ended = sorted(told, key=lambda each: each.returned_ns)
-    newest: Operation | None = None
+    newest: Told | None = None
     place = 0
     for each in sorted(told, key=lambda each: each.called_ns):
         while place < len(ended) and ended[place].returned_ns < each.called_ns:
-            if newest is None or _offset(ended[place]) > _offset(newest):
+            if newest is None or ended[place].offset > newest.offset:
                 newest = ended[place]
             place += 1
-        if newest is not None and _offset(each) < _offset(newest):
-            yield Contradiction("order", f"began after [{newest}] had ended, and has a lower offset", each)
-        if newest is not None and _is_done(each) and _offset(each) == _offset(newest):
-            yield Contradiction("order", f"began after [{newest}] had ended, and wrote at its offset", each)
+        if newest is not None and each.offset < newest.offset:
+            yield f"began after [{newest.what}] had ended, and has a lower offset", each
+        if newest is not None and each.is_write and each.offset == newest.offset:
+            yield f"began after [{newest.what}] had ended, and wrote at its offset", each
+
+
+def _order(history: Sequence[Operation]) -> Iterator[Contradiction]:
+    for why, each in out_of_order(told_of(history)):
+        yield Contradiction("order", why, each.what)
 
 
 def _answers(history: Sequence[Operation], witness: Witness) -> Iterator[Contradiction]:
