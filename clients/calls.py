@@ -276,8 +276,9 @@ def _doubt(request: Any, response: Any) -> AdminError | None:
     if not response.results:
         text = f"the change was made below offset {response.offset}; the controllers have forgotten the result of each part"
         return AdminError(ErrorCode.REQUEST_TIMED_OUT, text)
-    errors = [result.error for result in response.results]
-    return AdminError.of(errors[0]) if all(error.code for error in errors) else None
+    # A request that is done as a whole or not at all has results without errors: the answer itself is the proof.
+    errors = [result.error for result in response.results if hasattr(result, "error")]
+    return AdminError.of(errors[0]) if errors and all(error.code for error in errors) else None
 
 
 def _token_of_0_1_0(page: Any) -> bytes:

@@ -10,6 +10,7 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 from metadata_log.format.errors import ErrorCode
 from metaquorum import AdminClient, AdminError, MayHaveHappened
 from quorum.controller.protocol.commands import Command, CommandReply
+from quorum.controller.protocol.feature_commands import FeatureResult, UpdateFeaturesReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.controller.protocol.topic_commands import CreateTopicsReply
 from quorum.core.protocol.messages import (
@@ -138,6 +139,20 @@ async def test_what_was_done_in_part_after_an_answer_was_lost_is_final(client: A
         ErrorCode.TOPIC_ALREADY_EXISTS,
         ErrorCode.NONE,
     ]
+
+
+async def test_a_repeated_request_whose_parts_have_no_errors_is_answered(client: AdminClient, node: FakeNode) -> None:
+    """Levels of features are changed all or none, so no result has an error; the client fell over the missing field."""
+    lost = [Refused(ErrorCode.REQUEST_TIMED_OUT, "not now")]
+
+    async def raise_the_level(*_: object) -> CommandReply:
+        if lost:
+            raise lost.pop()
+        return UpdateFeaturesReply(offset=41, results=(FeatureResult("metadata.version", level=2),))
+
+    node.submit = raise_the_level  # type: ignore[method-assign,assignment]
+    answer = await client.update_features({"metadata.version": 2})
+    assert (answer.offset, [(each.name, each.level) for each in answer.results]) == (41, [("metadata.version", 2)])
 
 
 async def test_a_remembered_answer_without_its_results_is_no_success(client: AdminClient, node: FakeNode) -> None:
