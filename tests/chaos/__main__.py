@@ -53,7 +53,9 @@ def main() -> int:
     )
     report = asyncio.run(until_terminated(work))
     say(table(report))
-    audited = Audited("left out", []) if arguments.no_audit else audit(report.data_directories)
+    audited = Audited("left out", [])
+    if not arguments.no_audit:
+        audited = audit(report.data_directories, has_rotten_snapshots=report.faults["rot in a snapshot"] > 0)
     say(f"{'audit':<26}{audited.word}")
     problems = [*report.judgement.problems, *audited.problems]
     if problems:

@@ -124,7 +124,7 @@ def _wrong_images(logs: list[FinalLog], history: list[Batch]) -> list[str]:
     problems = []
     groups: dict[tuple[Offset, bytes], list[FinalLog]] = {}
     for log in logs:
-        groups.setdefault((log.end, log.batches[-1].chain), []).append(log)
+        groups.setdefault(log.place, []).append(log)
     for same in groups.values():
         if len({log.digest for log in same}) > 1:
             problems.append("images differ: " + ", ".join(f"{log.name} {log.digest.hex()[:12]}" for log in same))

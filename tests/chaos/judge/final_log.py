@@ -49,14 +49,23 @@ class FinalLog(NamedTuple):
     """This controller knew that all below was committed: its newest snapshot ends there."""
     had_below: Offset = 0
     """So far it had been durable before its disk lost the end of it; 0 where nothing was lost."""
+    chain: bytes = b""
+    """The chain at its end, if it has no batch."""
 
     @property
-    def start(self) -> int:
-        return self.batches[0].base_offset
+    def start(self) -> Offset:
+        return self.batches[0].base_offset if self.batches else self.committed_below
 
     @property
-    def end(self) -> int:
-        return self.batches[-1].end_offset
+    def end(self) -> Offset:
+        return self.place[0]
+
+    @property
+    def place(self) -> tuple[Offset, bytes]:
+        """Its end, with the chain there. A log that has just been cut at a snapshot may have no batch that can be read."""
+        if not self.batches:
+            return self.committed_below, self.chain
+        return self.batches[-1].end_offset, self.batches[-1].chain
 
 
 def read_final_log(node: DevNode, scratch: Path) -> FinalLog:
@@ -81,10 +90,12 @@ def _read(node: DevNode, copy: Path) -> FinalLog:
     metadata = copy / LOG_DIRECTORY
     below = chain(_raw(metadata / ARCHIVE_NAME), _raw(metadata, opened.log.shape.start.offset))
     batches = _joined(chain(below, _whole(opened.log)))
-    if not batches:
+    if batches and batches[-1].end_offset != opened.log.end:
+        batches = []  # the log was cut at its end, and what lies below the cut is damaged: nobody repairs that any more
+    if not batches and opened.load is None:
         raise LogFormatError("its log is empty")
     _verify(batches)
-    digests = {digest_of(Replay(), batches)} if batches[0].base_offset == 0 else set()
+    digests = {digest_of(Replay(), batches)} if batches and batches[0].base_offset == 0 else set()
     if opened.load is not None:
         opened.load.run()
         assert opened.load.image is not None
@@ -100,6 +111,7 @@ def _read(node: DevNode, copy: Path) -> FinalLog:
         digests.pop(),
         committed_below=0 if opened.load is None else opened.load.end.offset,
         had_below=0 if opened.log.lost is None else opened.log.lost.end,
+        chain=opened.log.shape.chain,
     )
 
 

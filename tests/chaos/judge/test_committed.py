@@ -107,6 +107,19 @@ def test_a_batch_that_two_logs_have_is_held_by_whoever_began_behind_it(tmp_path:
     assert (joined.end, joined.problems, joined.tails) == (20, [], ("c2 from 10 to 11", "c3 from 20 to 21"))
 
 
+def test_a_log_that_was_cut_at_its_end_may_have_no_batch_that_can_be_read(tmp_path: Path) -> None:
+    """Controller 3 was cut at a snapshot of all that it had, and a bit has flipped below: it still has the image."""
+    batches = logged(TOPICS)
+    empty = FinalLog("c3", [], digest_of(batches), committed_below=30, chain=batches[-1].chain)
+    logs = [left("c1", batches), left("c2", batches[:20]), empty]
+    joined = committed(logs, tmp_path, equal_at=(20, batches[19].chain))
+    assert (joined.known_from, joined.end, joined.problems, joined.tails) == (0, 30, [], ())
+    (problem,) = committed(
+        [left("c1", batches), left("c2", batches), empty._replace(digest=bytes(32))], tmp_path
+    ).problems
+    assert "images differ" in problem
+
+
 def test_another_history_where_it_was_known_to_be_committed(tmp_path: Path) -> None:
     """Controller 1 has a snapshot of what the others have not: two histories were committed."""
     common = logged(TOPICS[:5])
