@@ -5,13 +5,11 @@ chaos run never end with a controlled shutdown before the run is over, so each n
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from quorum_rpc.v1 import admin_pb2
 
-from metadata_log.format.records import BROKER_RESOURCE, Config
-from quorum.controller.partitions.election_rules import UNCLEAN_KEY
 from quorum.controller.protocol.reassignment_commands import Reassignment
 from tests.chaos.operators.calls import OperatorCall
 from tests.sim.coverage import Coverage
@@ -37,7 +35,6 @@ class LogLaws:
         self._features = FeatureLaws(history, coverage)
         self._counts: dict[str, set[int]] = {}
         """By topic that operators create: the numbers of partitions that they have asked for."""
-        self._is_unclean_everywhere = False
         for call in calls:
             self._asked(call.ask.request)
 
@@ -59,8 +56,6 @@ class LogLaws:
 
     def committed(self, step: Step) -> None:
         """Checks a committed batch."""
-        for topic in self._may_be_unclean(step):
-            self._metadata.elected_uncleanly(topic)
         self._metadata.committed(step)
         for name in self._metadata.new_topics:
             created = step.after.topic(name)
@@ -70,17 +65,6 @@ class LogLaws:
         self._modes.committed(step)
         self._eligible.committed(step)
         self._features.committed(step)
-
-    def _may_be_unclean(self, step: Step) -> Iterator[str]:
-        """The topics that from now on may be led by a replica out of sync, because a config allows that."""
-        for record in step.records:
-            if isinstance(record, Config) and (record.key, record.value) == (UNCLEAN_KEY, "true"):
-                if record.resource_type == BROKER_RESOURCE:
-                    self._is_unclean_everywhere = True
-                else:
-                    yield record.resource_name
-        if self._is_unclean_everywhere:
-            yield from (topic.name for topic in step.after.topics())
 
     def at_the_end(self, history: History) -> None:
         """Checks the last image as a whole."""
