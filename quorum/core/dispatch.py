@@ -9,7 +9,8 @@ epoch 6". Node 1 would save -7 in `quorum-state`, and no later start could read 
 
 from typing import assert_never
 
-from quorum.core import auto_join, disputes, election, fetch_service, follower, leader, membership, votes
+from quorum.core import disputes, election, fetch_service, follower, leader, votes
+from quorum.core.membership import auto_join, membership
 from quorum.core.protocol.inputs import Failure, RequestFailed, RequestReceived, ResponseReceived
 from quorum.core.protocol.messages import (
     AddVoterRequest,

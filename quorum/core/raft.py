@@ -9,9 +9,7 @@
     download                  fetching a snapshot, resumable                                (follower)
     fetch_service, long_poll  answers to fetches                                            (leader)
     disputes                  logs with different histories at the same place               (any role)
-    membership, transfer      changes of the voters and of the leader, on request           (leader)
-    change_rules              the reasons for refusing such a request                       (leader)
-    auto_join                 requests of a node to its leader on its own behalf            (follower)
+    membership                a room: changes of the voters and of the leader, on request   (leader)
     log_reports               the log grew, was cut, flushed, damaged, replaced by a snapshot       (any role)
     timers                    deadlines in each role
     quorum_state              the shared state, and the only way between roles
@@ -45,8 +43,6 @@ from metadata_log.format.ids import Epoch, NodeId, Offset, ReplicaKey
 from metadata_log.format.log_shape import LogShape
 from metadata_log.format.records import Endpoint
 from quorum.core import (
-    auto_join,
-    change_rules,
     current_leader,
     describe,
     dispatch,
@@ -56,11 +52,11 @@ from quorum.core import (
     follower,
     leader,
     log_reports,
-    membership,
     timers,
 )
 from quorum.core.current_leader import Followed
 from quorum.core.long_poll import high_watermark_told
+from quorum.core.membership import auto_join, change_rules, membership
 from quorum.core.protocol import epochs, pace
 from quorum.core.protocol.config import RaftConfig
 from quorum.core.protocol.disk_trust import FULL, DiskTrust

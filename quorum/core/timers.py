@@ -6,7 +6,8 @@ role has an election deadline in the future instead.
 
 from typing import assert_never
 
-from quorum.core import auto_join, election, follower, leader
+from quorum.core import election, follower, leader
+from quorum.core.membership import auto_join
 from quorum.core.protocol.deadlines import soonest
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached, Why

@@ -1,4 +1,4 @@
-"""The state of the requests a node sends to its leader on its own behalf (`quorum.core.auto_join`)."""
+"""The state of the requests a node sends to its leader on its own behalf (`quorum.core.membership.auto_join`)."""
 
 from metadata_log.format.records import Endpoint
 from quorum.core.protocol.messages import QuorumChangeRequest

@@ -7,8 +7,9 @@ import pytest
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import Voters
-from quorum.core import change_rules, leader, membership
-from quorum.core import transfer as core_transfer
+from quorum.core import leader
+from quorum.core.membership import change_rules, membership
+from quorum.core.membership import transfer as core_transfer
 from quorum.core.protocol.effects import AppendControl, HighWatermarkAdvanced, RefuseFailed
 from quorum.core.protocol.messages import QuorumChangeRequest
 from tests.core.membership.test_membership_sentences import add, remove, transfer, with_observer

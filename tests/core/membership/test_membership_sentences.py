@@ -7,7 +7,7 @@ import pytest
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ZERO_UUID, ReplicaKey
 from metadata_log.format.records import Endpoint, Voter, Voters
-from quorum.core.change_rules import TIMEOUT_MS_MAX, majority_would_be_live
+from quorum.core.membership.change_rules import TIMEOUT_MS_MAX, majority_would_be_live
 from quorum.core.protocol.effects import AppendControl, Effect, ElectionState, ReadsConfirmed, Reply
 from quorum.core.protocol.inputs import ConfirmReads, Resign, ShutDown
 from quorum.core.protocol.messages import (

@@ -19,7 +19,7 @@ import pytest
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset, ReplicaKey
 from metadata_log.format.records import Voters
-from quorum.core import membership
+from quorum.core.membership import membership
 from quorum.core.protocol.messages import AddVoterRequest, QuorumChangeResponse, RemoveVoterRequest
 from quorum.core.protocol.voters import VoterSet
 from tests.core.cluster import Cluster, voter

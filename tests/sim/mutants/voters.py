@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from metadata_log.format.ids import ReplicaKey
-from quorum.core import change_rules
-from quorum.core.change_rules import Refusal
+from quorum.core.membership import change_rules
+from quorum.core.membership.change_rules import Refusal
 from quorum.core.protocol.messages import QuorumChangeRequest, TransferLeadershipRequest
 from quorum.core.protocol.voters import VoterSet
 from quorum.core.quorum_state import QuorumState

@@ -12,8 +12,8 @@ import pytest
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import SnapshotMark
 from quorum.controller.protocol.decision import Decision
-from quorum.core import change_rules
-from quorum.core import transfer as core_transfer
+from quorum.core.membership import change_rules
+from quorum.core.membership import transfer as core_transfer
 from quorum.core.protocol.messages import QuorumChangeResponse, TransferLeadershipRequest
 from quorum.runtime.active import decisions
 from quorum.runtime.protocol.requests import Refused, SnapshotMarked

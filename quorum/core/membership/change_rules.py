@@ -12,8 +12,9 @@ from typing import Final, NamedTuple, assert_never
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ReplicaKey
 from metadata_log.format.records import Voters
-from quorum.core import leader, transfer
+from quorum.core import leader
 from quorum.core.long_poll import high_watermark_told
+from quorum.core.membership import transfer
 from quorum.core.protocol.messages import (
     AddVoterRequest,
     QuorumChangeRequest,

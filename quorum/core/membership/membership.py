@@ -43,8 +43,9 @@ The voters' records at or above `since` tell if the request was done:
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset, ReplicaKey
-from quorum.core import auto_join, change_rules, leader, transfer
-from quorum.core.change_rules import Refusal
+from quorum.core import leader
+from quorum.core.membership import auto_join, change_rules, transfer
+from quorum.core.membership.change_rules import Refusal
 from quorum.core.protocol.effects import AppendControl, RefuseFailed
 from quorum.core.protocol.messages import (
     AddVoterRequest,
