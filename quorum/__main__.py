@@ -28,10 +28,10 @@ from quorum.core.protocol.problem import ProblemCode
 from quorum.runtime.disk.open_directory import Opened, open_directory
 from quorum.runtime.loop import NodeLoop
 from quorum.runtime.protocol.node_config import NodeConfig
-from quorum.wire.cluster_figures import ClusterFigures
-from quorum.wire.metric_table import add_metrics
-from quorum.wire.observe import watch
-from quorum.wire.peers import Peers
+from quorum.wire.peers.peers import Peers
+from quorum.wire.reporting.cluster_figures import ClusterFigures
+from quorum.wire.reporting.metric_table import add_metrics
+from quorum.wire.reporting.observe import watch
 from quorum.wire.server import serve
 from service_kit.process.background import in_background
 from service_kit.process.clock import RealClock

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from broker_agent.metric_table import BROKER_METRICS
 from quorum.core.protocol.problem import ProblemCode
-from quorum.wire.metric_table import CONTROLLER_METRICS
+from quorum.wire.reporting.metric_table import CONTROLLER_METRICS
 from scripts.docstrings import docstrings
 from service_kit.process.metrics import Metric
 
@@ -17,7 +17,8 @@ PATH: Final = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
 
 HEAD: Final = """# Metrics
 
-Written by `scripts/metrics_page.py` from `quorum/wire/metric_table.py` and `broker_agent/metric_table.py`; don't edit it here.
+Written by `scripts/metrics_page.py` from `quorum/wire/reporting/metric_table.py` and
+`broker_agent/metric_table.py`; don't edit it here.
 
 A daemon with `metrics.listener: 127.0.0.1:9101` in its configuration serves this page's metrics for Prometheus:
 

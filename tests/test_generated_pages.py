@@ -10,7 +10,7 @@ import pytest
 
 from broker_agent.metric_table import BROKER_METRICS
 from quorum.controller.topics.config_keys import KEYS
-from quorum.wire.metric_table import CONTROLLER_METRICS
+from quorum.wire.reporting.metric_table import CONTROLLER_METRICS
 from service_kit.process.metrics import Kind, Metric
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -1,6 +1,6 @@
 """The addresses of the controllers, from the node's own log and configuration.
 
-The configuration overrides the log. `quorum.wire.peer_addresses` adds the addresses that other controllers report.
+The configuration overrides the log. `quorum.wire.peers.peer_addresses` adds the addresses that other controllers report.
 
 Example: node 1 has the voters {1, 2, 3} in its log, with 3 at `c:9093`.
     1. the operator moves node 3 to `d:9093`, and writes the new address into the configuration of node 1;

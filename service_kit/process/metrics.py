@@ -5,7 +5,7 @@
 A row has no prefix; the page shows `metaquorum_current_epoch`. Values are read when Prometheus asks for the page, so that
 a node spends no time on a page that is never read. All rows of one page read the same `look()`, taken once per page.
 
-The tables are `quorum.wire.metric_table` (controllers) and `broker_agent.metric_table` (brokers). The page,
+The tables are `quorum.wire.reporting.metric_table` (controllers) and `broker_agent.metric_table` (brokers). The page,
 `docs/metrics.md` and the tests of Prometheus' rules for names use these tables.
 """
 

@@ -1,8 +1,8 @@
 """Happenings: the story of a decision, in values that say what changed, for which broker, and why.
 
 A decision carries its happenings beside its records. The node that decided tells them after the decision's batch is committed:
-one line in the controller's log and one step of a counter each (`quorum/wire/happening_lines.py`). A decision whose batch is
-never committed tells nothing.
+one line in the controller's log and one step of a counter each (`quorum/wire/reporting/happening_lines.py`). A decision whose
+batch is never committed tells nothing.
 
 Example. Broker 7 leads 400 partitions. Its process dies at 12:00:00.
     1  At 12:00:09 its session ends. The active controller decides `FenceExpiredBrokers`. The decision has 401 records and two

@@ -1,7 +1,7 @@
 """The clocks of the machine and the way to the other controllers, as a node's event loop needs them.
 
 Both are Protocols, so that a test runs three controllers in one process, or with slow peers. The real ones are
-`service_kit.process.clock.RealClock` and `quorum.wire.peers.Peers`.
+`service_kit.process.clock.RealClock` and `quorum.wire.peers.peers.Peers`.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ class Clock(Protocol):
 
 
 class Peers(Protocol):
-    """The way to the other controllers (`quorum.wire.peers` is the real one)."""
+    """The way to the other controllers (`quorum.wire.peers.peers` is the real one)."""
 
     def send(
         self,

@@ -1,4 +1,4 @@
-"""The counters and histograms of a running controller. `quorum.wire.metric_table` gives each tally its name.
+"""The counters and histograms of a running controller. `quorum.wire.reporting.metric_table` gives each tally its name.
 
 A node owns one `Tallies` (`node.tallies`); the node, its active controller and the loop add to its fields. The pure rooms count
 nothing: their results say what happened, and the runtime counts. To add a metric: `docs/recipes.md`, *A metric*.

@@ -23,7 +23,7 @@ from quorum.runtime.loop import NodeLoop
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import Refused
 from quorum.runtime.protocol.world import Event, Submission
-from quorum.wire.peers import Peers
+from quorum.wire.peers.peers import Peers
 from tests.quorum.runtime.quorum_of_three import quorum_of_three
 
 pytestmark = pytest.mark.slow

@@ -24,7 +24,7 @@ from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.loop import NodeLoop
 from quorum.runtime.protocol.node_config import NodeConfig
-from quorum.wire.peers import Peers
+from quorum.wire.peers.peers import Peers
 from quorum.wire.server import serve
 from service_kit.process.clock import RealClock
 from service_kit.process.endpoints import HostPort

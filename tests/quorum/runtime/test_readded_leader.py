@@ -14,7 +14,7 @@ from quorum.runtime.disk import election_file
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.loop import NodeLoop
 from quorum.runtime.protocol.node_config import NodeConfig
-from quorum.wire.peers import Peers
+from quorum.wire.peers.peers import Peers
 from service_kit.process.clock import RealClock
 from snapshots.format import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id, formatted_disk, voters_of

@@ -16,7 +16,7 @@ from metadata_log.format.errors import ErrorCode
 from metaquorum import AdminClient, MayHaveHappened, Unanswered
 from quorum.core.protocol.inputs import Failure
 from quorum.core.protocol.messages import VoteRequest
-from quorum.wire.peers import Peers
+from quorum.wire.peers.peers import Peers
 from service_kit.process.endpoints import parse_host_port
 from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dialer

@@ -24,7 +24,7 @@ from quorum.core.protocol.messages import (
 from quorum.wire.convert import convert_membership
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.convert.errors import BadMessage
-from quorum.wire.peers import Peers
+from quorum.wire.peers.peers import Peers
 from quorum.wire.server import serve
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 from tests.quorum.wire.peers.test_peers import ME, THEM, ask, at, dial

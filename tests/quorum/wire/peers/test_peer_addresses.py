@@ -1,7 +1,7 @@
 """Where a controller is dialled, when the log, the configuration, the leader and others do not say the same."""
 
 from metadata_log.format.records import Endpoint
-from quorum.wire.peer_addresses import PeerAddresses
+from quorum.wire.peers.peer_addresses import PeerAddresses
 
 OLD, NEW, ELSEWHERE = (Endpoint("CONTROLLER", f"host-{number}", 9090) for number in (1, 2, 3))
 

@@ -25,7 +25,7 @@ from quorum.core.protocol.messages import (
     ReadSnapshotResponse,
     VoteRequest,
 )
-from quorum.wire.peers import Peers
+from quorum.wire.peers.peers import Peers
 from quorum.wire.server import serve
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, SNAPSHOT_BYTES, FakeNode
 

@@ -98,7 +98,7 @@ async def test_a_controller_asks_nobody_in_anothers_place(
 
     for shown in (files.two, files.broker, files.host, files.foreign):
         async with serve(node, OURS, ANY_PORT, grace_s=0, tls=shown) as port:
-            with caplog.at_level(logging.WARNING, "quorum.wire.peers"):
+            with caplog.at_level(logging.WARNING, "quorum.wire.peers.peers"):
                 assert await ask(Endpoint("CONTROLLER", "127.0.0.1", port)) is Failure.BROKEN
     assert not node.asked
     assert "does not show the certificate of controller 1; no request was sent to it" in caplog.text

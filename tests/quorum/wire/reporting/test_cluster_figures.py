@@ -3,8 +3,8 @@
 import re
 from dataclasses import replace
 
-from quorum.wire.cluster_figures import ClusterFigures
-from quorum.wire.metric_table import add_metrics
+from quorum.wire.reporting.cluster_figures import ClusterFigures
+from quorum.wire.reporting.metric_table import add_metrics
 from service_kit.process.metrics import Metrics
 from service_kit.rpc.call_tallies import CallTallies
 from tests.quorum.wire.fake_node import FakeNode

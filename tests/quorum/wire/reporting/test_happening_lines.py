@@ -19,7 +19,7 @@ from quorum.controller.protocol.happenings import (
 )
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.active.story import Told
-from quorum.wire.happening_lines import LINES_MAX, HappeningLines
+from quorum.wire.reporting.happening_lines import LINES_MAX, HappeningLines
 from service_kit.process.logs import Logs
 
 

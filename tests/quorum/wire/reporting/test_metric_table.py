@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from quorum.core.protocol.problem import Problem, ProblemCode
 from quorum.runtime.protocol.tallies import Tallies
-from quorum.wire.cluster_figures import ClusterFigures
-from quorum.wire.metric_table import CONTROLLER_METRICS, ControllerReading, add_metrics
+from quorum.wire.reporting.cluster_figures import ClusterFigures
+from quorum.wire.reporting.metric_table import CONTROLLER_METRICS, ControllerReading, add_metrics
 from service_kit.process.metrics import Metrics
 from service_kit.rpc.call_tallies import CallTallies
 from tests.quorum.wire.fake_node import FakeNode

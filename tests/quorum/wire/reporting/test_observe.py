@@ -9,9 +9,9 @@ from typing import Any
 
 from quorum.core.protocol.problem import Problem, ProblemCode
 from quorum.runtime.protocol.requests import DiskStatus, LeaderHint, NodeStatus
-from quorum.wire.cluster_figures import ClusterFigures
-from quorum.wire.metric_table import add_metrics
-from quorum.wire.observe import watch
+from quorum.wire.reporting.cluster_figures import ClusterFigures
+from quorum.wire.reporting.metric_table import add_metrics
+from quorum.wire.reporting.observe import watch
 from service_kit.process.logs import Logs
 from service_kit.process.metrics import Metrics
 from service_kit.rpc.call_tallies import CallTallies

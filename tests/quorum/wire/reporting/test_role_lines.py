@@ -6,7 +6,7 @@ from typing import Any
 
 from quorum.core.current_leader import Followed
 from quorum.core.roles import Role
-from quorum.wire.role_lines import RoleLines
+from quorum.wire.reporting.role_lines import RoleLines
 from service_kit.process.logs import Logs
 from tests.core.situations import follower, working_leader
 from tests.core.solo import Solo

@@ -48,8 +48,8 @@ from quorum.core.protocol.messages import (
 from quorum.wire.convert import convert_membership, parts
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.convert.errors import BadMessage
-from quorum.wire.fetch_stream import Asked, FetchStream, OnFailure, OnResponse
-from quorum.wire.peer_addresses import NOWHERE, PeerAddresses
+from quorum.wire.peers.fetch_stream import Asked, FetchStream, OnFailure, OnResponse
+from quorum.wire.peers.peer_addresses import NOWHERE, PeerAddresses
 from service_kit.rpc.dial import is_wrong_server
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from quorum.core.roles import Role
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import NodeStatus
 from quorum.runtime.protocol.tallies import Tallies
-from quorum.wire.cluster_figures import ClusterFigures, Figures
+from quorum.wire.reporting.cluster_figures import ClusterFigures, Figures
 from service_kit.process.metrics import Kind, Metric, Metrics
 from service_kit.process.tallies import Labels
 from service_kit.rpc.call_tallies import CallTallies

@@ -10,8 +10,8 @@ from quorum.core.protocol.problem import Problem, texts
 from quorum.core.roles import Role
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import DiskStatus, NodeStatus
-from quorum.wire.happening_lines import HappeningLines
-from quorum.wire.role_lines import RoleLines
+from quorum.wire.reporting.happening_lines import HappeningLines
+from quorum.wire.reporting.role_lines import RoleLines
 from service_kit.process.logs import Logs, get_logger
 from service_kit.process.notify import notify
 from service_kit.rpc.health import ADMIN, LIVE, QUORUM, Health

@@ -1,0 +1,1 @@
+"""What a controller tells about itself: metrics, health, and lines in the log."""
