@@ -2,7 +2,8 @@
 
 All operators work on the same two topics and on the same brokers: the committed log tells the order of their changes. Now and
 then one operator ends all modes and reassignments, and lowers the features. The cluster stays at the first level for a moment,
-and meanwhile the other operators begin nothing that needs level 2.
+and meanwhile the other operators begin nothing that needs level 2. And now and then one operator makes partitions lose their
+leader, so that an unclean election is needed.
 
 Operator 1 asks controllers, once for each call. Operator 2 asks controllers, and repeats a call without an answer. Operator 3
 asks brokers, repeats, and reads the images of the brokers.
@@ -17,7 +18,8 @@ from typing import Any, Final
 
 from metadata_log.format.ids import NodeId
 from metadata_log.format.records import ELR_VERSION, METADATA_VERSION
-from metaquorum import AdminClient, AdminError, ErrorCode, Unanswered
+from metaquorum import TOPIC_RESOURCE, AdminClient, AdminError, ErrorCode, Unanswered
+from quorum.controller.partitions.election_rules import UNCLEAN_KEY
 from tests.chaos.judge.history import Outcome
 from tests.chaos.operators import requests
 from tests.chaos.operators.calls import Ask, OperatorCall
@@ -25,6 +27,10 @@ from tests.chaos.operators.claims import Claim
 
 DESCENT_CHANCE: Final = 0.01
 """How often an operator lowers the features rather than doing something else."""
+STRANDING_CHANCE: Final = 0.01
+"""How often an operator makes a topic's partitions lose their leader."""
+CAUGHT_UP_S: Final = 1.0
+"""How long an operator waits for brokers that copy, or come back."""
 AT_LEVEL_1_S: Final = 0.5
 """How long the cluster stays at the first level."""
 ENDS_MODES: Final = (requests.undrain_one, requests.unfence_one)
@@ -77,6 +83,8 @@ class Operators:
     async def _next(self, admin: AdminClient, operator: int, dice: random.Random) -> OperatorCall:
         if not self._is_descending and dice.random() < DESCENT_CHANCE:
             return await self._descend(admin, operator)
+        if not self._is_descending and dice.random() < STRANDING_CHANCE:
+            return await self._strand(admin, operator, dice.choice(requests.TOPICS))
         resting = NEEDS_LEVEL_2 if self._is_descending else frozenset()
         kinds = [each for each in requests.KINDS if each not in resting]
         (make,) = dice.choices(kinds, [requests.KINDS[each] for each in kinds])
@@ -102,6 +110,21 @@ class Operators:
             return await self.call(admin, operator, requests.set_level(METADATA_VERSION, 2, downgrade=False))
         finally:
             self._is_descending = False
+
+    async def _strand(self, admin: AdminClient, operator: int, topic: str) -> OperatorCall:
+        """The first of two replicas falls out of the ISR, the second is fenced alone in it, and the first one comes back."""
+        first, second = requests.moded(self._brokers)
+        await self.call(admin, operator, requests.set_config(TOPIC_RESOURCE, topic, UNCLEAN_KEY, "false"))
+        await self.call(admin, operator, requests.unfence_one(first))
+        await self.call(admin, operator, requests.move_to(topic, (first, second)))
+        await asyncio.sleep(CAUGHT_UP_S)
+        await self.call(admin, operator, requests.fence_one(first))
+        await self.call(admin, operator, requests.fence_one(second))
+        await self.call(admin, operator, requests.unfence_one(first))
+        await asyncio.sleep(CAUGHT_UP_S)
+        done = await self.call(admin, operator, requests.elect_uncleanly_in(topic))
+        await self.call(admin, operator, requests.unfence_one(second))
+        return done
 
     async def call(self, admin: AdminClient, operator: int, ask: Ask) -> OperatorCall:
         """Makes one call, and notes it."""

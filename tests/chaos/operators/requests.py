@@ -35,7 +35,7 @@ SHOWN: Final = 4
 """How many partitions of a large topic a read shows."""
 _SETTINGS: Final[Mapping[str, Sequence[str | None]]] = {
     MIN_ISR_KEY: ("1", "2", "3", None),
-    UNCLEAN_KEY: ("true", "false", None),
+    UNCLEAN_KEY: ("true", "false", None, None),
 }
 _ELECTIONS: Final = admin_pb2.ElectLeadersRequest
 
@@ -106,9 +106,12 @@ def _seen(topic: str, each: Any) -> PartitionSeen:
 # --- leaders and replicas ------------------------------------------------------------------------------------------
 
 
-def _elect(kind: str, election_type: Any, leader: NodeId | None, dice: random.Random) -> Ask:
-    topic, numbers = dice.choice(TOPICS), sorted(dice.sample(range(PARTITIONS), dice.randint(1, PARTITIONS)))
+def _some(dice: random.Random) -> tuple[str, Sequence[int]]:
+    """Some partitions of a topic."""
+    return dice.choice(TOPICS), sorted(dice.sample(range(PARTITIONS), dice.randint(1, PARTITIONS)))
 
+
+def _elect(kind: str, election_type: Any, leader: NodeId | None, topic: str, numbers: Sequence[int]) -> Ask:
     def claims(answer: Any) -> list[Claim]:
         return [LeaderOf(each.topic, each.partition, leader_or_none(each)) for each in done_parts(answer.results)]
 
@@ -121,15 +124,21 @@ def _elect(kind: str, election_type: Any, leader: NodeId | None, dice: random.Ra
 
 
 def elect_preferred(dice: random.Random, brokers: Sequence[NodeId]) -> Ask:
-    return _elect("preferred", _ELECTIONS.PREFERRED, None, dice)
+    return _elect("preferred", _ELECTIONS.PREFERRED, None, *_some(dice))
 
 
 def elect_designated(dice: random.Random, brokers: Sequence[NodeId]) -> Ask:
-    return _elect("designated", _ELECTIONS.DESIGNATED, dice.choice(brokers), dice)
+    return _elect("designated", _ELECTIONS.DESIGNATED, dice.choice(brokers), *_some(dice))
 
 
 def elect_uncleanly(dice: random.Random, brokers: Sequence[NodeId]) -> Ask:
-    return _elect("unclean", _ELECTIONS.UNCLEAN, dice.choice((None, *brokers)), dice)
+    leader = dice.choice((None, None, None, *brokers))
+    return _elect("unclean", _ELECTIONS.UNCLEAN, leader, *_some(dice))
+
+
+def elect_uncleanly_in(topic: str) -> Ask:
+    """Gives a leader to each partition of the topic that has none."""
+    return _elect("unclean", _ELECTIONS.UNCLEAN, None, topic, range(PARTITIONS))
 
 
 def _reassign(kind: str, targets: Mapping[int, tuple[NodeId, ...] | None], topic: str) -> Ask:
@@ -154,6 +163,11 @@ def reassign(dice: random.Random, brokers: Sequence[NodeId]) -> Ask:
     numbers = dice.sample(range(PARTITIONS), dice.randint(1, 3))
     targets = {number: tuple(dice.sample(list(brokers), dice.randint(1, REPLICAS))) for number in numbers}
     return _reassign("reassignment", targets, dice.choice(TOPICS))
+
+
+def move_to(topic: str, brokers: Sequence[NodeId]) -> Ask:
+    """Gives all partitions of the topic their replicas on these brokers."""
+    return _reassign("reassignment", dict.fromkeys(range(PARTITIONS), tuple(brokers)), topic)
 
 
 def cancel_on(topic: str) -> Ask:
@@ -182,8 +196,8 @@ def list_reassignments(dice: random.Random, brokers: Sequence[NodeId]) -> Ask:
 # --- brokers -------------------------------------------------------------------------------------------------------
 
 
-def _moded(brokers: Sequence[NodeId]) -> Sequence[NodeId]:
-    """The brokers that operators fence and drain; the others always take new replicas."""
+def moded(brokers: Sequence[NodeId]) -> Sequence[NodeId]:
+    """Returns the brokers that operators fence and drain; the others always take new replicas."""
     return brokers[len(brokers) // 2 :]
 
 
@@ -195,13 +209,17 @@ def _mode(kind: str, request: Any, word: str) -> Ask:
 
 
 def drain(dice: random.Random, brokers: Sequence[NodeId]) -> Ask:
-    request = admin_pb2.DrainBrokerRequest(broker_id=dice.choice(_moded(brokers)), reason="chaos")
+    request = admin_pb2.DrainBrokerRequest(broker_id=dice.choice(moded(brokers)), reason="chaos")
     return _mode("drain", request, Mode.MAINTENANCE.word)
 
 
-def fence(dice: random.Random, brokers: Sequence[NodeId]) -> Ask:
-    request = admin_pb2.FenceBrokerRequest(broker_id=dice.choice(_moded(brokers)), reason="chaos")
+def fence_one(broker_id: NodeId) -> Ask:
+    request = admin_pb2.FenceBrokerRequest(broker_id=broker_id, reason="chaos")
     return _mode("fence", request, Mode.FENCED.word)
+
+
+def fence(dice: random.Random, brokers: Sequence[NodeId]) -> Ask:
+    return fence_one(dice.choice(moded(brokers)))
 
 
 def undrain_one(broker_id: NodeId) -> Ask:
@@ -213,11 +231,11 @@ def unfence_one(broker_id: NodeId) -> Ask:
 
 
 def undrain(dice: random.Random, brokers: Sequence[NodeId]) -> Ask:
-    return undrain_one(dice.choice(_moded(brokers)))
+    return undrain_one(dice.choice(moded(brokers)))
 
 
 def unfence(dice: random.Random, brokers: Sequence[NodeId]) -> Ask:
-    return unfence_one(dice.choice(_moded(brokers)))
+    return unfence_one(dice.choice(moded(brokers)))
 
 
 def list_brokers(dice: random.Random, brokers: Sequence[NodeId]) -> Ask:
@@ -267,7 +285,11 @@ def alter_config(dice: random.Random, brokers: Sequence[NodeId]) -> Ask:
     """Sets or deletes a key that decides elections, of a topic or of the cluster."""
     resource_type, name = dice.choice(((TOPIC_RESOURCE, dice.choice(TOPICS)), (BROKER_RESOURCE, "")))
     key = dice.choice(list(_SETTINGS))
-    value = dice.choice(_SETTINGS[key])
+    return set_config(resource_type, name, key, dice.choice(_SETTINGS[key]))
+
+
+def set_config(resource_type: int, name: str, key: str, value: str | None) -> Ask:
+    """Sets the key of the topic or of the cluster; None: deletes it."""
     kinds = admin_pb2.ConfigOperation
 
     def claims(answer: Any) -> list[Claim]:

@@ -217,8 +217,8 @@ class MetadataLaws:
     def _check_elected(
         self, step: Step, before: PartitionState | None, after: PartitionState, topic: str, where: str
     ) -> None:
-        """A stopping broker is not elected; nor is a broker outside ISR and ELR, unless no member of them can lead, and a client
-        has asked for it, or a config allows it. If ISR and ELR are empty, the last known leader may lead. A leader in maintenance
+        """A stopping broker is not elected; nor is a broker outside ISR and ELR, unless a config allows it, or a client has asked
+        for it, and no member of them can lead. If ISR and ELR are empty, the last known leader may lead. A leader in maintenance
         that lets a replica into the ISR makes it the leader in the same step."""
         leader = after[LEADER]
         broker = step.after.brokers[leader]
@@ -235,9 +235,8 @@ class MetadataLaws:
             self._coverage["last known leader elected"] += 1
             return
         was_lost = before[LEADER] == NO_LEADER and not any(_is_active(step.before, each) for each in safe)
-        # The last leader may be on its way out: the batches of a long fence come before the record of the fence.
-        is_lost = not any(_is_active(step.after, each) for each in safe if each != before[LEADER])
-        is_allowed = is_lost and allows_unclean_election(step.after, ControllerConfig(), topic)
+        # Members of the ISR may be on their way out: the batches of a long fence come before the record of the fence.
+        is_allowed = allows_unclean_election(step.after, ControllerConfig(), topic)
         hold(
             is_allowed or (was_lost and topic in self._may_be_unclean),
             "M4 CleanElection",
