@@ -1,6 +1,6 @@
 """Writes docs/transitions.md: the roles of a controller, and every change of role that there is, from the code's own table.
 
-`python scripts/transition_table.py` writes the file; tests/core/test_transitions.py fails while it says something else.
+`python scripts/transition_table.py` writes the file; tests/core/elections/test_transitions.py fails while it says something else.
 """
 
 from pathlib import Path

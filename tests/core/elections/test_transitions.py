@@ -25,7 +25,7 @@ from quorum.core.roles import (
 )
 from tests.core.solo import Solo, key
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NO_VOTES = Votes(frozenset(), frozenset(), {})
 ELECTION = ElectionState(3, None, None)
 
