@@ -31,6 +31,7 @@ from metadata_log.disk.identity import Identity, write_identity
 from metadata_log.format.ids import NodeId, uuid_text
 from metadata_log.format.partition_state import ISR, LEADER, LEADER_EPOCH, PARTITION_EPOCH, REPLICAS
 from metadata_log.format.records import ELR_VERSION, METADATA_VERSION, Endpoint, FeatureRange, Voter, Voters
+from quorum.__main__ import GC_THRESHOLDS
 from quorum.controller import views
 from quorum.controller.partitions.listing.ongoing_reassignments import ongoing_reassignments
 from quorum.controller.partitions.listing.partition_listing import PartitionFilter, list_partitions
@@ -445,7 +446,7 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=500_000)
     parser.add_argument("--brokers", type=int, default=25)
     arguments = parser.parse_args()
-    gc.set_threshold(10_000, 50, 1_000)  # as in `quorum.__main__`
+    gc.set_threshold(*GC_THRESHOLDS)
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(prefix="turns-", dir=memory if memory.is_dir() else None) as directory:
         turns = Turns(Lone(Path(directory)), arguments.partitions, arguments.brokers)

@@ -14,6 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import grpc
 
@@ -57,6 +58,13 @@ log = get_logger("quorumd")
 PAGES = "docs/configuration.md lists the keys of FILE, docs/metrics.md the metrics, deploy/runbook.md what to do when it fails."
 
 
+GC_THRESHOLDS: Final = (2_000, 4, 300_000)
+"""How many new objects, and how many looks of the lower kind, come before Python looks for cyclic garbage.
+
+Nearly nothing here is cyclic garbage. A look at 2,000 new objects takes 1 to 2 ms, and a look at 8,000 up to 5 ms. A look at all
+objects would take seconds, in which other nodes elect a leader: it comes after 2,400,000,000 new objects."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script `quorumd`."""
     parser = argparse.ArgumentParser(
@@ -68,8 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="overrides one key of the file")
     parser.add_argument("--version", action="version", version=release_line())
     options = parser.parse_args(arguments)
-    # Nothing here is cyclic garbage in any amount, and millions of objects stay. A look at 10,000 new objects takes 2 ms.
-    gc.set_threshold(10_000, 50, 1_000)
+    gc.set_threshold(*GC_THRESHOLDS)
     sys.exit(run(lambda: _configured(options.config, options.set)))
 
 

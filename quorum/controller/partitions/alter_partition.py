@@ -50,7 +50,7 @@ from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.happenings import NAMED_MAX, IsrGrown, IsrShrunk
 from quorum.controller.protocol.topic_rules import Rejected
 
-_COST: Final = 2
+_COST: Final = 3
 """How many changes of another slice take as long as the judgement of one proposal."""
 
 

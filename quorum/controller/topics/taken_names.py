@@ -28,9 +28,8 @@ _NAMES_A_RECORD: Final = 8
 
 
 def lookups_cost(name: str) -> int:
-    """The cost of the look-ups for a new name, in records. The search for names with more separators is not counted."""
-    separators = collision_key(name).count("_")
-    return 0 if separators > VARIANTS_MAX else (1 << separators) // _LOOKUPS_A_RECORD
+    """The cost of the look-ups for a new name, in records. The search for names with many separators is not counted."""
+    return (1 << min(collision_key(name).count("_"), VARIANTS_MAX)) // _LOOKUPS_A_RECORD
 
 
 class TakenNames:

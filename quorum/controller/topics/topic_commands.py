@@ -113,7 +113,8 @@ class Topics:
             )
         results: list[TopicResult] = []
         pieces = deleted(image, command, results)
-        is_large = allows_transactions(image) and len(command.names) > self._config.one_batch_records_max
+        cost = TOPIC_COST * (len(command.names) - 1)
+        is_large = allows_transactions(image) and cost > self._config.one_batch_records_max
         return self._next(ContinueTopics(command, image, pieces, results), is_large=is_large)
 
     # --- slices ----------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from quorum.runtime.image.state_machine import StateMachine
 from quorum.runtime.protocol.requests import Refused
 from quorum.runtime.protocol.tallies import Tallies
 
-OWED_TURNS_MAX: Final = 1_000
+OWED_TURNS_MAX: Final = 4_000
 """Maximum number of turns after a transaction in which requests wait behind sessions that have ended, and the like."""
 
 

@@ -13,6 +13,7 @@ from quorum.controller.protocol.commands import (
     PartitionAlteration,
     PartitionAlterationResult,
 )
+from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     ConfigAlteration,
@@ -160,6 +161,20 @@ def test_a_partition_twice_in_one_request(cluster: Cluster) -> None:
     results = cluster.ask(command, AlterPartitionReply).results
 
     assert [result.error for result in results] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+
+
+def test_many_proposals_are_judged_in_slices() -> None:
+    """Each slice is one batch; the last answer has all results, and a partition that is named again far below is refused."""
+    cluster = Cluster(3, config=ControllerConfig(slice_changes_max=9))
+    cluster.assign("t", *[(0, 1, 2)] * 10)
+    found = cluster.partitions("t")
+    proposals = [PartitionAlteration(each.topic_id, each.partition, 0, 0, (IsrMember(0),)) for each in found]
+    run = cluster.run(AlterPartition(0, cluster.image.brokers[0].broker_epoch, (*proposals, proposals[1])))
+    assert (run.steps, len(run.records)) == (4, 10)
+    assert isinstance(run.reply, AlterPartitionReply)
+    assert [result.partition for result in run.reply.results] == [*range(10), 1]
+    assert [result.error for result in run.reply.results] == [ErrorCode.NONE] * 10 + [ErrorCode.INVALID_REQUEST]
+    assert {partition.isr for partition in cluster.partitions("t")} == {(0,)}
 
 
 def test_a_recovering_leader_recovers_and_only_then_has_company() -> None:

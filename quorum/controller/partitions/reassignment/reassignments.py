@@ -80,7 +80,8 @@ def alter_reassignments(
     view: BrokerView,
     config: ControllerConfig,
 ) -> Decision:
-    """Decides the partitions, each by itself. A large request is decided slice by slice, as one transaction.
+    """Decides the partitions, each by itself. A large request is decided slice by slice, as one transaction. Its first slice only
+    checks the request, and counts what is in progress.
 
     Raises:
         ControllerError: POLICY_VIOLATION for too many partitions, INVALID_REQUEST for a partition named twice,
@@ -92,17 +93,30 @@ def alter_reassignments(
     _check_request(command, config)
     results: list[ReassignmentResult] = []
     work = _Reassigning(image, command, view, config)
-    return _next(ContinueReassignments(command, work.changes(results), results, work.altered), config)
+    rest = ContinueReassignments(command, work.changes(results), results, work.altered)
+    if len(command.partitions) > _slice_size(config):
+        return Decision((), FollowUpReply(), rest, transaction=_transaction_of(command, config))
+    return _next(rest, config)
+
+
+def _slice_size(config: ControllerConfig) -> int:
+    """How many partitions a slice has."""
+    return max(1, config.transaction_slice_records // _COST)
+
+
+def _transaction_of(command: AlterPartitionReassignments, config: ControllerConfig) -> str:
+    """The name of the request's transaction; empty if the request is one batch, or writes nothing."""
+    is_large = len(command.partitions) > _slice_size(config)
+    return _TRANSACTION if is_large and not command.validate_only else ""
 
 
 def _next(rest: ContinueReassignments, config: ControllerConfig) -> Decision:
     """Decides the next slice. The last slice has the reply and the story of the whole request."""
-    command, wanted = rest.command, len(rest.command.partitions)
-    size = max(1, config.transaction_slice_records // _COST)
-    changes = tuple([change for change in islice(rest.changes, size) if change is not None])
+    command = rest.command
+    changes = tuple([change for change in islice(rest.changes, _slice_size(config)) if change is not None])
     records = () if command.validate_only else changes
-    transaction = _TRANSACTION if wanted > size and not command.validate_only else ""
-    if len(rest.results) < wanted:
+    transaction = _transaction_of(command, config)
+    if len(rest.results) < len(command.partitions):
         return Decision(records, FollowUpReply(), rest, transaction=transaction)
     reply = AlterPartitionReassignmentsReply(results=tuple(rest.results))
     story = () if command.validate_only else _story(rest.altered)

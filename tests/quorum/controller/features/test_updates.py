@@ -215,6 +215,27 @@ def test_the_search_for_losses_takes_slices_and_looks_again_at_what_has_changed(
     assert (ran.records, ran.steps) == ([FeatureLevel(METADATA_VERSION, 1)], 6)
 
 
+def test_the_search_for_losses_takes_slices_of_a_large_topic_too() -> None:
+    """A slice looks at whole chunks of 64 partitions. A loss in the last chunk is found, and a change begins the topic anew."""
+    cluster = Cluster(3, config=ControllerConfig(slice_partitions_max=64))
+    cluster.assign("t", *[(0, 1, 2)] * 200)
+    ran = cluster.run(UpdateFeatures(down().updates, validate_only=True))
+    assert (ran.records, ran.steps) == ([], 4)
+    topic = cluster.image.topic("t")
+    assert topic is not None
+    first = cluster.controller.decide(cluster.image, down(), cluster.now_ms)
+    assert isinstance(first.then, UpdateFeatures)
+    cluster.append(PartitionChange(topic.topic_id, 0, adding_replicas=(2,)))
+    assert "t-0" in refusal(cluster, first.then)[1], "the first chunk was passed"
+    cluster.append(PartitionChange(topic.topic_id, 0, adding_replicas=()))
+    cluster.append(PartitionChange(topic.topic_id, 199, adding_replicas=(2,)))
+    following = cluster.controller.decide(cluster.image, down(), cluster.now_ms).then
+    for _ in range(2):
+        assert following is not None
+        following = cluster.controller.decide(cluster.image, following, cluster.now_ms).then
+    assert isinstance(following, UpdateFeatures) and "t-199" in refusal(cluster, following)[1]
+
+
 def test_many_losses_are_counted_and_few_are_named() -> None:
     """A refusal has a bounded text."""
     cluster = Cluster(3)

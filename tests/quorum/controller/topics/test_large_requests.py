@@ -177,3 +177,30 @@ def test_the_first_level_has_no_transactions() -> None:
     (one,) = decisions(cluster, LARGE)
     assert one.transaction == ""
     assert sum(isinstance(record, Topic) for record in one.records) == 4
+
+
+def test_many_small_topics_are_a_transaction_before_their_records_are_too_many() -> None:
+    """A look at a topic costs as much as five records: 20 topics of one partition, with a slice of 40."""
+    cluster = of_slices()
+    few = CreateTopics(tuple(NewTopic(f"few-{number}", 1, 1) for number in range(8)))
+    assert {each.transaction for each in decisions(cluster, few)} == {""}
+    many = CreateTopics(tuple(NewTopic(f"many-{number}", 1, 1) for number in range(19)))
+    assert {each.transaction for each in decisions(cluster, many)} == {"CreateTopics"}
+    gone = DeleteTopics(tuple(topic.name for topic in many.topics))
+    assert {each.transaction for each in decisions(cluster, gone)} == {"DeleteTopics"}
+
+
+def test_names_with_many_separators_are_searched_once_for_a_request() -> None:
+    """The search looks at all names of the image, in pieces, and finds what collides; so does a look into the request itself."""
+    cluster = of_slices()
+    names = [f"{number}" + ".a" * 10 for number in range(1_100)]
+    cluster.run(CreateTopics(tuple(NewTopic(name, 1, 1) for name in names)))
+    new = [*(name.replace(".", "_", 3) for name in names[:50]), "b" + "_a" * 10, "b" + ".a" * 10]
+    many = decisions(cluster, CreateTopics(tuple(NewTopic(name, 1, 1) for name in new)))
+    reply = many[-1].reply
+    assert isinstance(reply, CreateTopicsReply)
+    assert [result.error for result in reply.results] == [
+        *[ErrorCode.INVALID_TOPIC_EXCEPTION] * 50, ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]  # fmt: skip
+    assert "collides with '7.a.a" in reply.results[7].message
+    assert len(many) > 50 * 5 // SLICE
