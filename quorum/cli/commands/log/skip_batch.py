@@ -1,7 +1,7 @@
 """`quorumctl log skip-batch`: the way on behind a committed batch that no controller can apply.
 
 $ quorumctl log skip-batch --offset 40 --epoch 3 --chain 6fc6a0f5... --dry-run
-$ quorumctl log skip-batch --offset 40 --epoch 3 --chain 6fc6a0f5... --yes-lose-these-records
+$ quorumctl log skip-batch --offset 40 --epoch 3 --chain 6fc6a0f5... --accept-loss
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _CHAIN_BYTES = 32
     "--offset", type=click.IntRange(0), metavar="OFFSET", required=True, help="Offset of the batch's first record."
 )
 @click.option("--epoch", type=click.IntRange(0), metavar="EPOCH", required=True, help="Epoch of the batch.")
-@click.option("--chain", required=True, help="Chain of the batch, 64 hexadecimal digits.")
+@click.option("--chain", metavar="HEX", required=True, help="Chain of the batch, 64 hexadecimal digits.")
 @DRY_RUN
-@click.option("--yes-lose-these-records", "yes", is_flag=True, help="Skip the batch; its records are lost for ever.")
+@click.option("--accept-loss", is_flag=True, help="Skip the batch; its records are lost for ever.")
 @click.option(
     "--although-applied", is_flag=True, help="Skip the batch although the leader has applied it: other nodes cannot."
 )
 @command
 def skip_batch(
-    options: Options, offset: int, epoch: int, chain: str, dry_run: bool, yes: bool, although_applied: bool
+    options: Options, offset: int, epoch: int, chain: str, dry_run: bool, accept_loss: bool, although_applied: bool
 ) -> None:
     """Makes all nodes drop a committed batch that they cannot apply.
 
@@ -45,8 +45,8 @@ def skip_batch(
     \b
     $ quorumctl log skip-batch --offset 40 --epoch 3 --chain 6fc6a0f59c2a7e5c... --dry-run
     """
-    if dry_run is yes:
-        raise click.UsageError("nothing was done: name either --dry-run or --yes-lose-these-records")
+    if dry_run is accept_loss:
+        raise click.UsageError("nothing was done: name either --dry-run or --accept-loss")
     try:
         chain_bytes = bytes.fromhex(chain)
     except ValueError:

@@ -38,9 +38,9 @@ async def test_from_the_problem_to_a_cluster_that_works() -> None:
         assert json.loads(dry.document["records"][0]["data"])["name"] == "stray"
         assert "another" in dry.document["reason"]
 
-        wrong = await quorumctl(*where, "log", "skip-batch", *named[:-1], CHAIN, "--yes-lose-these-records")
+        wrong = await quorumctl(*where, "log", "skip-batch", *named[:-1], CHAIN, "--accept-loss")
         assert wrong.exit_code == 1 and "CHAIN_MISMATCH" in wrong.stderr
-        done = await quorumctl(*where, "log", "skip-batch", *named, "--yes-lose-these-records")
+        done = await quorumctl(*where, "log", "skip-batch", *named, "--accept-loss")
         assert (done.exit_code, is_active(lone)) == (0, True)
         assert f"every node drops the records in [{batch.base_offset}, {batch.end_offset})" in done.stdout
 
@@ -49,7 +49,7 @@ async def test_from_the_problem_to_a_cluster_that_works() -> None:
     "wrong",
     [
         ("--chain", CHAIN),
-        ("--chain", CHAIN, "--dry-run", "--yes-lose-these-records"),
+        ("--chain", CHAIN, "--dry-run", "--accept-loss"),
         ("--chain", "ab", "--dry-run"),
         ("--chain", "xy" * 32, "--dry-run"),
     ],
