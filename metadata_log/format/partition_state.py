@@ -205,21 +205,13 @@ def merge(state: PartitionState, change: PartitionChange) -> PartitionState:
 
 
 def without_elr(state: PartitionState) -> PartitionState:
-    """Return the state without eligible leader replicas (KIP-966). A state that has none is returned unchanged, with
-    its epoch.
-
-    A partition without a leader keeps them as members of its ISR: nobody writes there, so they still have every record
-    below the high watermark. Otherwise no clean election could give this partition a leader again.
+    """Return the state without eligible leader replicas: the effect of `ClearElr`. A state that has none is returned
+    unchanged, with its epoch.
     """
-    replicas, isr, *before, partition_epoch, directories, elr, last_elr = state
-    if state[LEADER] == NO_LEADER:
-        isr = tuple([replica for replica in replicas if replica in isr or replica in elr])
-        last_elr = () if isr else last_elr
-    else:
-        last_elr = ()
-    if not elr and last_elr == state[LAST_KNOWN_ELR]:
+    *before, partition_epoch, directories, elr, last_elr = state
+    if not elr and not last_elr:
         return state
-    return cast(PartitionState, (replicas, isr, *before, partition_epoch + 1, directories, (), last_elr))
+    return cast(PartitionState, (*before, partition_epoch + 1, directories, (), ()))
 
 
 def misfit(state: PartitionState) -> str | None:

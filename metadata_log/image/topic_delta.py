@@ -7,8 +7,6 @@ are replayed without a new topic for each. All other effects are in `delta`, whi
 from metadata_log.format.ids import ZERO_UUID, NodeId, Offset, Uuid, uuid_text
 from metadata_log.format.partition_runs import PartitionRun
 from metadata_log.format.partition_state import (
-    ELR,
-    LAST_KNOWN_ELR,
     REPLICAS,
     NodeIds,
     Unsound,
@@ -29,14 +27,7 @@ from metadata_log.format.records import (
 )
 from metadata_log.image.image_editor import DeltaKind, Edits, ImageEditor, Misfit
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.topic_image import TopicEditor, TopicImage
-
-
-def _has_elr(topic: TopicImage | None) -> bool:
-    """Return False if no partition has eligible leader replicas: then `ClearElr` need not open the topic."""
-    return topic is None or any(
-        True for chunk in topic.chunks for state in chunk if state[ELR] or state[LAST_KNOWN_ELR]
-    )
+from metadata_log.image.topic_image import TopicEditor
 
 
 class TopicDelta(ImageEditor):
@@ -137,7 +128,7 @@ class TopicDelta(ImageEditor):
         editor.change(record.partition, new)
 
     def _clear_elr(self, record: ClearElr, offset: Offset) -> None:
-        """Clear eligible leader replicas. Only partitions that have some are changed (KIP-966)."""
+        """Clear eligible leader replicas, as release 0.1.0 does. Only partitions that have some are changed."""
         if record.topic_id is not None:
             topic_ids = [record.topic_id]
         elif record.topic_name is not None:
@@ -149,8 +140,6 @@ class TopicDelta(ImageEditor):
             topic_ids = [topic.topic_id for topic in self.image.topics_by_id.unordered_values()]
             topic_ids = [each for each in {*topic_ids, *self._open} if each in self._topics or each in self._open]
         for topic_id in topic_ids:
-            if topic_id not in self._open and not _has_elr(self._topics.get(topic_id)):
-                continue
             editor = self._open_topic(topic_id)
             for partition in range(editor.partition_count):
                 old = editor.state(partition)

@@ -181,7 +181,7 @@ class Controller:
             case BootstrapFeatures():
                 return bootstrap_features(image, command)
             case UpdateFeatures():
-                return update_features(image, command, self.config.slice_partitions_max)
+                return update_features(image, command, self.config)
             case RegisterControllerCommand():
                 return register_controller(image, command)
             case _:

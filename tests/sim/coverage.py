@@ -103,6 +103,7 @@ _HAPPENINGS = (
     "broker registered after a crash",
     "broker registered after a clean shutdown",
     "min.insync.replicas changed",
+    "ELR cleared by a config or feature",
     "leader elected from the ELR",
     "last known leader elected",
     "preferred election",

@@ -9,7 +9,7 @@ Example. Controllers 1 and 2 run this release, controller 3 runs release 0.1.0, 
   2. controller 3 is upgraded too, and the operator raises the level: the log has `FeatureLevel("metadata.version", 2)`;
   3. from the next record on controller 1 writes transactions.
 
-A record type or field that is in no table below has level 1: release 0.1.0 writes it.
+A record type or field that is in no table below has level 1: release 0.1.0 reads it.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from metadata_log.format.records.brokers import BrokerMode
 from metadata_log.format.records.quorum import SkippedBatch
 from metadata_log.format.records.registry import FeatureRange
 from metadata_log.format.records.settings import FeatureLevel
-from metadata_log.format.records.topics import ClearElr, Partition, PartitionChange, PartitionColumns
+from metadata_log.format.records.topics import Partition, PartitionChange, PartitionColumns
 from metadata_log.format.records.transactions import AbortTransaction, BeginTransaction, EndTransaction
 
 METADATA_VERSION: Final = "metadata.version"
@@ -71,7 +71,6 @@ RECORD_LEVELS: Final[dict[type, int]] = {
     BeginTransaction: 2,
     EndTransaction: 2,
     AbortTransaction: 2,
-    ClearElr: 2,
     BrokerMode: 2,
     PartitionColumns: 2,
     SkippedBatch: 2,

@@ -71,7 +71,10 @@ class PartitionChange(NamedTuple):
 
 @record(28)
 class ClearElr(NamedTuple):
-    """Eligible leader replicas were cleared: of one topic, or of all topics if name and id are None (KIP-966)."""
+    """Eligible leader replicas were cleared: of one topic, or of all topics if name and id are None (KIP-966).
+
+    No controller writes this record: it writes a `PartitionChange` for each such partition.
+    """
 
     topic_name: str | None
     topic_id: Uuid | None

@@ -13,15 +13,17 @@ Example. A cluster of release 0.1.0 with brokers 101 and 102 is at `metadata.ver
 A broker or controller that does not support the level cannot register from then on (`feature_problem`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import ELR_VERSION, FEATURES, METADATA_VERSION, ClearElr, FeatureLevel
+from metadata_log.format.records import ELR_VERSION, FEATURES, METADATA_VERSION, FeatureLevel, MetadataRecord
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.features.losses import find_losses
 from quorum.controller.features.support import in_the_way
+from quorum.controller.partitions.elr_clearing import cleared
+from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.feature_commands import (
     FeatureResult,
@@ -32,9 +34,11 @@ from quorum.controller.protocol.feature_commands import (
     UpgradeType,
 )
 from quorum.controller.protocol.happenings import FeatureFinalized
+from quorum.controller.protocol.pieces import next_slice
 
 NAMED_MAX: Final = 5
 """How many nodes a refusal names at most."""
+_TRANSACTION: Final = "UpdateFeatures"
 
 
 def level_of_feature(image: MetadataImage, name: str) -> int:
@@ -45,40 +49,59 @@ def level_of_feature(image: MetadataImage, name: str) -> int:
     return level
 
 
-def update_features(image: MetadataImage, command: UpdateFeatures, slice_partitions_max: int) -> Decision:
+def update_features(image: MetadataImage, command: UpdateFeatures, config: ControllerConfig) -> Decision:
     """Writes the new levels; nothing for a feature that has its level. A downgrade looks at the partitions in slices first.
 
     Raises:
         ControllerError: INVALID_REQUEST; INVALID_UPDATE_VERSION: the cluster cannot have this level, or the direction is not
             allowed; FEATURE_UPDATE_FAILED: something in the metadata needs the present level.
     """
-    _check_request(command)
     now = {update.name: level_of_feature(image, update.name) for update in command.updates}
+    lowered = {update.name: update.level for update in command.updates if update.level < now[update.name]}
+    if command.clearing is None:
+        _check_levels(image, command, now)
+        if lowered:
+            looked_at = command.looked_at or LookedAt()
+            found = find_losses(image, lowered, looked_at, config.slice_partitions_max)
+            if found.names:
+                raise ControllerError(ErrorCode.FEATURE_UPDATE_FAILED, _loss(lowered, now, str(found)))
+            if not found.is_complete:
+                return Decision((), UpdateFeaturesReply(), replace(command, looked_at=looked_at))
+    return _written(
+        image, command, lowered, [update for update in command.updates if update.level != now[update.name]], config
+    )
+
+
+def _written(
+    image: MetadataImage,
+    command: UpdateFeatures,
+    lowered: Mapping[str, int],
+    changed: Sequence[FeatureUpdate],
+    config: ControllerConfig,
+) -> Decision:
+    """Writes the levels, after the end of what a lowered feature has kept: the eligible leader replicas (KIP-966). If these are
+    many, the records are a transaction. A downgrade of metadata.version has found that there are none."""
+    reply = UpdateFeaturesReply(results=tuple(FeatureResult(each.name, level=each.level) for each in command.updates))
+    if command.validate_only or not changed:
+        return Decision((), reply)
+    records: list[MetadataRecord] = []
+    if ELR_VERSION in lowered and METADATA_VERSION not in lowered:
+        topics = image.topics_by_id.unordered_values()
+        clearing = command.clearing or cleared(topics, config.transaction_records_max - len(changed))
+        records, has_more = next_slice(clearing, config.transaction_slice_records)
+        if has_more:
+            return Decision(tuple(records), reply, replace(command, clearing=clearing), transaction=_TRANSACTION)
+    told = tuple(FeatureFinalized(each.name, each.level) for each in changed)
+    levels = (FeatureLevel(each.name, each.level) for each in changed)
+    return Decision((*records, *levels), reply, happenings=told, transaction=_TRANSACTION if command.clearing else "")
+
+
+def _check_levels(image: MetadataImage, command: UpdateFeatures, now: Mapping[str, int]) -> None:
+    _check_request(command)
     for update in command.updates:
         _check_level(update, now[update.name])
         _check_nodes(image, command, update)
-    after = dict(image.features.items()) | {update.name: update.level for update in command.updates}
-    _check_needs(after)
-    lowered = {update.name: update.level for update in command.updates if update.level < now[update.name]}
-    if lowered:
-        looked_at = command.looked_at or LookedAt()
-        found = find_losses(image, lowered, looked_at, slice_partitions_max)
-        if found.names:
-            raise ControllerError(ErrorCode.FEATURE_UPDATE_FAILED, _loss(lowered, now, str(found)))
-        if not found.is_complete:
-            return Decision((), UpdateFeaturesReply(), replace(command, looked_at=looked_at))
-    reply = UpdateFeaturesReply(results=tuple(FeatureResult(each.name, level=each.level) for each in command.updates))
-    changed = [FeatureLevel(each.name, each.level) for each in command.updates if each.level != now[each.name]]
-    if command.validate_only or not changed:
-        return Decision((), reply)
-    told = tuple(FeatureFinalized(each.name, each.level) for each in changed)
-    return Decision((*_taken_along(lowered), *changed), reply, happenings=told)
-
-
-def _taken_along(lowered: Mapping[str, int]) -> tuple[ClearElr, ...]:
-    """The records that end what a lowered feature has kept. Without ELRs, the safe leaders of a partition without a leader are in
-    its ISR, so nothing is lost (KIP-966)."""
-    return (ClearElr(None, None),) if ELR_VERSION in lowered else ()
+    _check_needs(dict(image.features.items()) | {update.name: update.level for update in command.updates})
 
 
 def _check_request(command: UpdateFeatures) -> None:

@@ -206,7 +206,7 @@ class PartitionChangeBuilder:
     def _drop_absent(self) -> None:
         """Drops inactive members from the ISR of a partition that is about to get its leader back.
 
-        Only `ClearElr` makes an ISR without leader that has several members (`metadata_log.format.partition_state`).
+        Only the end of an ELR (`elr_clearing`) makes an ISR without leader that has several members.
         """
         if self._state[LEADER] == NO_LEADER and len(self._isr) > 1:
             present = tuple([member for member in self._isr if member in self._active])

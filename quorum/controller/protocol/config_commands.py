@@ -1,11 +1,13 @@
 """The command that alters configs of topics and brokers, and its reply (Kafka's IncrementalAlterConfigs)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset
 from metadata_log.format.records import Config
+from quorum.controller.protocol.pieces import Piece
 from quorum.controller.protocol.replies import NOT_APPENDED
 
 
@@ -61,6 +63,8 @@ class ContinueConfigs:
     """The results of the resources that are decided: the first of the request."""
     changed: tuple[Config, ...] = field(default=(), repr=False)
     """The changes that are decided."""
+    clearing: Iterator[Piece] | None = field(default=None, repr=False)
+    """The pieces that clear eligible leader replicas and are not decided yet; None: there are resources to decide first."""
 
 
 @dataclass(frozen=True, slots=True)

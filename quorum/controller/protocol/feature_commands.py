@@ -1,6 +1,6 @@
 """The commands that finalize the levels of features, and raise and lower them (Kafka's UpdateFeatures, KIP-584)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -9,6 +9,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset, ReplicaKey, Uuid
 from metadata_log.format.records import METADATA_VERSION_MAX
 from metadata_log.image.topic_image import TopicImage
+from quorum.controller.protocol.pieces import Piece
 from quorum.controller.protocol.replies import NOT_APPENDED
 
 
@@ -63,6 +64,8 @@ class UpdateFeatures:
     """The present voters. The node that leads fills them in: the image does not know them."""
     looked_at: LookedAt | None = field(default=None, repr=False, compare=False)
     """For a downgrade that takes several turns: what the earlier turns have looked at."""
+    clearing: Iterator[Piece] | None = field(default=None, repr=False, compare=False)
+    """For the end of eligible leader replicas: the pieces that are not decided yet. All checks are done."""
 
 
 @dataclass(frozen=True, slots=True)

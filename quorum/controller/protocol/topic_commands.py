@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ZERO_UUID, NodeId, Offset, Uuid
-from metadata_log.format.records import MetadataRecord
 from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.protocol.pieces import Piece
 from quorum.controller.protocol.replies import NOT_APPENDED
 
 DEFAULT_COUNT: Final = -1
@@ -86,13 +86,6 @@ class DeleteTopics:
 class DeleteTopicsReply:
     offset: Offset = NOT_APPENDED
     results: tuple[TopicResult, ...] = ()
-
-
-class Piece(NamedTuple):
-    """Some records of a request, and the cost of deciding them. A piece without records has only checked something."""
-
-    records: list[MetadataRecord]
-    cost: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)

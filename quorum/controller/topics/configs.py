@@ -14,9 +14,11 @@ from typing import Final
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, NodeId
-from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, ClearElr, Config
+from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, Config, MetadataRecord
 from metadata_log.image.metadata_image import ConfigResource, MetadataImage
+from metadata_log.image.topic_image import TopicImage
 from quorum.controller.partitions.election_rules import MIN_ISR_KEY, keeps_elr
+from quorum.controller.partitions.elr_clearing import cleared
 from quorum.controller.protocol.commands import FollowUpReply
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.config_commands import (
@@ -30,6 +32,7 @@ from quorum.controller.protocol.config_commands import (
 )
 from quorum.controller.protocol.decision import ControllerError, Decision, allows_transactions
 from quorum.controller.protocol.happenings import ConfigsChanged, first_few
+from quorum.controller.protocol.pieces import next_slice
 from quorum.controller.protocol.policy import ConfigChange
 from quorum.controller.protocol.topic_rules import Rejected, check_policy
 from quorum.controller.topics.config_keys import KEYS, RESOURCE_WORDS, VALUE_MAX, ConfigKey, list_items
@@ -37,6 +40,7 @@ from quorum.controller.topics.config_keys import KEYS, RESOURCE_WORDS, VALUE_MAX
 OPERATIONS_MAX: Final = 10_000
 """Maximum number of operations in one request, over all resources."""
 _SHOWN_MAX: Final = 60
+_TRANSACTION: Final = "AlterConfigs"
 
 
 def _shortened(key: str) -> set[str]:
@@ -118,8 +122,10 @@ def alter_configs(image: MetadataImage, command: AlterConfigs | ContinueConfigs,
         )
     resources = [(alteration.resource_type, alteration.resource_name) for alteration in command.alterations]
     rest = ContinueConfigs(command, _repeated(resources))
-    is_large = allows_transactions(image) and operation_count + len(resources) > config.one_batch_records_max
-    return _next_slice(image, rest, config) if is_large else _next(image, rest, config, len(resources))
+    if allows_transactions(image) and operation_count + len(resources) > config.one_batch_records_max:
+        return _next_slice(image, rest, config)
+    decided = _next(image, rest, config, len(resources))
+    return decided if decided.then is None else replace(decided, transaction=_TRANSACTION)
 
 
 def _next_slice(image: MetadataImage, rest: ContinueConfigs, config: ControllerConfig) -> Decision:
@@ -130,54 +136,63 @@ def _next_slice(image: MetadataImage, rest: ContinueConfigs, config: ControllerC
         count += 1
         cost += 1 + len(alteration.operations)
     decided = _next(image, rest, config, count)
-    return decided if rest.command.validate_only else replace(decided, transaction="AlterConfigs")
+    return decided if rest.command.validate_only else replace(decided, transaction=_TRANSACTION)
 
 
 def _next(image: MetadataImage, rest: ContinueConfigs, config: ControllerConfig, count: int) -> Decision:
-    """Decides the next `count` resources."""
+    """Decides the next `count` resources, and after the last of them the next clearing of eligible leader replicas."""
     command, done = rest.command, rest.results
-    records: list[Config | ClearElr] = []
+    records: list[MetadataRecord] = []
     results: list[ConfigResult] = []
+    changed = [*rest.changed]
     for alteration in command.alterations[len(done) : len(done) + count]:
         resource = alteration.resource_type, alteration.resource_name
         try:
             if resource in rest.repeated:
                 raise Rejected(ErrorCode.INVALID_REQUEST, f"{_name(*resource)} is named more than once in this request")
-            records += _alter(image, alteration, config)
+            altered = _alter(image, alteration, config)
         except Rejected as e:
             results.append(ConfigResult(*resource, e.code, e.message))
         else:
+            changed += altered
+            records += altered
             results.append(ConfigResult(*resource))
-    records += _clear_eligible(image, records)
     if len(records) > config.records_max:
         raise ControllerError(
             ErrorCode.POLICY_VIOLATION,
             f"the request changes {len(records):,} configs; one batch holds at most {config.records_max:,} records; "
             f"nothing was done",
         )
-    changed = (*rest.changed, *(record for record in records if isinstance(record, Config)))
     results = [*done, *results]
-    written = () if command.validate_only else tuple(records)
+    if command.validate_only:
+        records = []
     if len(results) < len(command.alterations):
-        return Decision(written, FollowUpReply(), replace(rest, results=tuple(results), changed=changed))
+        return Decision(tuple(records), FollowUpReply(), replace(rest, results=tuple(results), changed=tuple(changed)))
+    if not command.validate_only:
+        clearing = rest.clearing or cleared(_losing_elr(image, changed), config.transaction_records_max - len(changed))
+        clears, has_more = next_slice(clearing, config.transaction_slice_records)
+        records += clears
+        if has_more:
+            rest = replace(rest, results=tuple(results), changed=tuple(changed), clearing=clearing)
+            return Decision(tuple(records), FollowUpReply(), rest)
     reply = AlterConfigsReply(results=tuple(results))
     story = () if command.validate_only or not changed else (ConfigsChanged(len(changed), _named(changed)),)
-    return Decision(written, reply, happenings=story)
+    return Decision(tuple(records), reply, happenings=story)
 
 
-def _clear_eligible(image: MetadataImage, records: Sequence[Config | ClearElr]) -> list[ClearElr]:
-    """Returns the records that clear eligible leader replicas, because `min.insync.replicas` changes (KIP-966).
+def _losing_elr(image: MetadataImage, changed: Sequence[Config]) -> Iterable[TopicImage]:
+    """Returns the topics whose eligible leader replicas end, because their `min.insync.replicas` may change (KIP-966).
 
     For example `min.insync.replicas` falls from 2 to 1, and orders-0 has the ISR 101 and the ELR 102. From now on the high
     watermark moves with 101 alone, so 102 may lack records: 102 must not stay in the ELR.
     """
-    changed = [record for record in records if isinstance(record, Config) and record.key == MIN_ISR_KEY]
-    if not changed or not keeps_elr(image):
-        return []
-    if any(record.resource_type == BROKER_RESOURCE and not record.resource_name for record in changed):
-        return [ClearElr(None, None)]
-    names = [record.resource_name for record in changed if record.resource_type == TOPIC_RESOURCE]
-    return [ClearElr(name, image.topic_ids[name]) for name in names]
+    if not keeps_elr(image):
+        return ()
+    resources = [(record.resource_type, record.resource_name) for record in changed if record.key == MIN_ISR_KEY]
+    if (BROKER_RESOURCE, "") in resources:
+        return image.topics_by_id.unordered_values()
+    names = [name for resource_type, name in resources if resource_type == TOPIC_RESOURCE]
+    return [topic for name in names if (topic := image.topic(name)) is not None]
 
 
 def _named(records: Sequence[Config]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.image.metadata_image import MetadataImage
-from quorum.controller.protocol.topic_commands import Piece
+from quorum.controller.protocol.pieces import Piece
 from quorum.controller.protocol.topic_rules import Rejected, check_name, collision_key
 
 VARIANTS_MAX: Final = 8

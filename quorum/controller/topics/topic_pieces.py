@@ -22,6 +22,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.target_replicas import target_of
 from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.pieces import Piece
 from quorum.controller.protocol.policy import NewPartitionsRequest, NewTopicRequest
 from quorum.controller.protocol.topic_commands import (
     DEFAULT_COUNT,
@@ -30,7 +31,6 @@ from quorum.controller.protocol.topic_commands import (
     DeleteTopics,
     NewPartitions,
     NewTopic,
-    Piece,
     TopicResult,
 )
 from quorum.controller.protocol.topic_rules import (

@@ -17,7 +17,7 @@ from metadata_log.format.records import (
 )
 from metadata_log.format.records.levels import FIELD_LEVELS, RECORD_LEVELS
 
-LEVEL_1_TYPES = {0, 1, 2, 3, 4, 5, 9, 10, 11, 12, 14, 15, 17, 18, 19, 20, 22, 26, 27, 60, 64, 65, 66, 67, 68, 69}
+LEVEL_1_TYPES = {0, 1, 2, 3, 4, 5, 9, 10, 11, 12, 14, 15, 17, 18, 19, 20, 22, 26, 27, 28, 60, 64, 65, 66, 67, 68, 69}
 """The record types that every release may find in a log at level 1."""
 
 PLAIN = Partition(ZERO_UUID, 0, (1, 2), (1, 2), (), (), 1, 0, 0, 0)
@@ -49,7 +49,7 @@ def test_every_row_names_what_there_is_and_a_level_that_there_is() -> None:
         (PartitionChange(ZERO_UUID, 0, last_known_elr=(2,)), 2),
         (PartitionChange(ZERO_UUID, 0, removing_replicas=(2,)), 2),
         (BeginTransaction("t"), 2),
-        (ClearElr(None, None), 2),
+        (ClearElr(None, None), 1),
     ],
 )
 def test_a_field_needs_its_level_only_when_it_has_a_value(record: Record, level: int) -> None:

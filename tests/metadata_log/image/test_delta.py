@@ -157,6 +157,13 @@ def test_clear_elr_changes_only_who_has_one() -> None:
         assert the_partition(image, 1) == the_partition(base, 1)
 
 
+def test_clear_elr_does_what_it_did_in_release_0_1() -> None:
+    """Replay is a function of the bytes alone: a partition without a leader loses its ELR, too, and its ISR stays empty."""
+    base = replayed(BASE, PartitionChange(TOPIC, 0, isr=(), leader=NO_LEADER, elr=(0, 1), last_known_elr=(2,)))
+    cleared = replayed(base, ClearElr(None, None))
+    assert the_partition(cleared) == the_partition(base)._replace(elr=(), last_known_elr=(), partition_epoch=2)
+
+
 def test_values_of_none_and_zero_remove() -> None:
     """Configs, quotas and features; removing what is not there is no error and no change."""
     entity = (QuotaEntity("user", None),)
@@ -342,8 +349,6 @@ def test_a_record_above_the_level_does_not_fit() -> None:
         assert image.metadata_version == 1
         with pytest.raises(InvalidRecord, match=r"PartitionChange with elr needs metadata\.version 2"):
             replayed(image, change)
-        with pytest.raises(InvalidRecord, match=r"ClearElr needs metadata\.version 2"):
-            replayed(image, ClearElr(None, None))
         assert the_partition(replayed(image, change._replace(elr=None))).isr == (0, 1)
     assert the_partition(replayed(lowered, FeatureLevel(METADATA_VERSION, 2), change)).elr == (2,)
     with pytest.raises(InvalidRecord, match="at level 1"):

@@ -9,6 +9,9 @@ The observer knows for each partition which replicas are *safe*: they have every
 *Large enough* is counted with `min.insync.replicas` and the number of replicas. The observer knows from the brokers themselves
 which process ended with a controlled shutdown.
 
+A change of `min.insync.replicas` ends the ELRs of its topics, and the end of the feature ends all ELRs. No image has the change
+beside an ELR from before it.
+
 Example: 1. orders-0 has the ISR (101, 102), and `min.insync.replicas` is 2. 2. Broker 102 is fenced: 101 and 102 are safe.
 3. Broker 102 starts again after a power cut. A controller that leaves broker 102 in the ELR breaks M13 CrashedIsNotSafe.
 """
@@ -47,6 +50,8 @@ class EligibleLaws:
     def committed(self, step: Step) -> None:
         """Checks a newly committed batch."""
         if not keeps_elr(step.after):
+            if keeps_elr(step.before):
+                self._check_cleared(step, "")
             self._safe.clear()
             return
         places: set[Place] = set()
@@ -59,9 +64,10 @@ class EligibleLaws:
                     places.add((topic_id, partition))
                     if record.leader_recovery_state == RECOVERING:
                         unclean.add((topic_id, partition))
-                case Config(_, _, key) if key == MIN_ISR_KEY:
+                case Config(_, name, key) if key == MIN_ISR_KEY:
                     self._coverage["min.insync.replicas changed"] += 1
                     places.update(self._safe)
+                    self._check_cleared(step, name)
                 case _:
                     pass
         for place in sorted(places):
@@ -86,6 +92,22 @@ class EligibleLaws:
                 kept = broker_id in state[ISR] or broker_id in state[ELR]
                 text = f"{topic.name}-{partition}: b{broker_id} crashed, and is in {state[ISR]} or {state[ELR]}"
                 hold(not kept, "M13 CrashedIsNotSafe", text)
+
+    def _check_cleared(self, step: Step, name: str) -> None:
+        """No partition of the topic has an ELR; the empty name stands for all topics. A partition without a leader keeps its safe
+        replicas, as members of the ISR."""
+        for topic in step.after.topics():
+            if name not in ("", topic.name):
+                continue
+            before = step.before.topic_by_id(topic.topic_id)
+            for partition, state in enumerate(topic.states()):
+                where = f"{topic.name}-{partition} at {step.batch.end_offset}"
+                hold(not state[ELR], "M13 ElrCleared", f"{where}: ELR {state[ELR]} is from before the change")
+                old = None if before is None else before.state(partition)
+                if old is not None and old[ELR]:
+                    self._coverage["ELR cleared by a config or feature"] += 1
+                    kept = old[LEADER] != NO_LEADER or {*old[ISR], *old[ELR]}.issubset(state[ISR])
+                    hold(kept, "M13 SafeKept", f"{where}: had {old[ISR]} and {old[ELR]}; the ISR is {state[ISR]}")
 
     def _check(self, step: Step, place: Place, *, is_unclean: bool) -> None:
         before, after = _state(step.before, place), _state(step.after, place)

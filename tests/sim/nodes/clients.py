@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, NodeId, Offset
-from metadata_log.format.partition_state import LEADER
+from metadata_log.format.partition_state import ELR, LEADER, PartitionState
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.election_rules import MIN_ISR_KEY
@@ -123,7 +123,10 @@ class SimClient:
         count = self._rng.randint(1, 4)
         if self._electing.random() < self.cluster.options.large_topic_chance:
             count += 20
-        topic = NewTopic(name, count, factor, (), (("retention.ms", "60000"),))
+        configs = [("retention.ms", "60000")]
+        if self.cluster.options.keeps_elr and self._electing.random() < 0.5:
+            configs.append((MIN_ISR_KEY, "2"))
+        topic = NewTopic(name, count, factor, (), tuple(configs))
         if self._happens_once:
             clients.happens_at_most_once(name)
 
@@ -187,7 +190,7 @@ class SimClient:
         if election_type is ElectionType.DESIGNATED or (election_type is ElectionType.UNCLEAN and dice.random() < 0.5):
             leader = dice.choice(sorted(self.cluster.brokers))
         if election_type is ElectionType.UNCLEAN:
-            name = next(iter(self._leaderless()), name)
+            name = next(self._topics_where(lambda state: state[LEADER] == NO_LEADER), name)
             laws.metadata.elected_uncleanly(name)
         places = tuple(TopicPartition(name, partition) for partition in range(dice.randint(1, 4)))
 
@@ -207,12 +210,12 @@ class SimClient:
         node = self._target.node
         return None if node is None else node.state.committed
 
-    def _leaderless(self) -> Iterator[str]:
-        """The topics with a partition that has no leader, as the asked controller sees them."""
+    def _topics_where(self, holds: Callable[[PartitionState], bool]) -> Iterator[str]:
+        """The topics with such a partition, as the asked controller sees them."""
         image = self.seen_image()
         if image is not None:
             for topic in image.topics():
-                if any(state[LEADER] == NO_LEADER for state in topic.states()):
+                if any(map(holds, topic.states())):
                     yield topic.name
 
     def _set_default(self) -> None:
@@ -220,9 +223,10 @@ class SimClient:
 
     def _set_min_isr(self) -> None:
         """Of a topic, or now and then of all topics that do not say it."""
-        of_all = self._electing.random() < 0.2
-        resource = (BROKER_RESOURCE, "") if of_all else (TOPIC_RESOURCE, self._electing.choice(self._topics))
-        self._set(*resource, MIN_ISR_KEY)
+        dice = self._electing
+        with_elr = [*self._topics_where(lambda state: bool(state[ELR]))] if dice.random() < 0.7 else []
+        name = "" if dice.random() < 0.3 else dice.choice(with_elr or self._topics)
+        self._set(TOPIC_RESOURCE if name else BROKER_RESOURCE, name, MIN_ISR_KEY)
 
     def _grow(self, name: str, count: int) -> None:
         clients = self.cluster.laws.clients

@@ -1,4 +1,4 @@
-"""The part of a simulated client that raises and lowers `metadata.version`, whatever else happens."""
+"""The part of a simulated client that raises and lowers levels of features, whatever else happens."""
 
 import random
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset
-from metadata_log.format.records import METADATA_VERSION
+from metadata_log.format.records import ELR_VERSION, METADATA_VERSION
 from quorum.controller.protocol.commands import Command
 from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpdateFeaturesReply, UpgradeType
 from quorum.runtime.protocol.requests import Refused
@@ -33,9 +33,13 @@ class Upgrading:
 
     def act(self) -> None:
         """To one of the two levels, which the cluster may have already, or may not have yet."""
-        level, laws, coverage = self._dice.choice((1, 2)), self._cluster.laws.clients, self._cluster.coverage
-        kind = UpgradeType.UPGRADE if level == 2 else UpgradeType.SAFE_DOWNGRADE
-        command = UpdateFeatures((FeatureUpdate(METADATA_VERSION, level, kind),), self._dice.random() < DRY_RUN_CHANCE)
+        laws, coverage = self._cluster.laws.clients, self._cluster.coverage
+        name, levels = METADATA_VERSION, (1, 2)
+        if self._cluster.options.keeps_elr and self._dice.random() < 0.5:
+            name, levels = ELR_VERSION, (0, 1)
+        level = self._dice.choice(levels)
+        kind = UpgradeType.UPGRADE if level == max(levels) else UpgradeType.SAFE_DOWNGRADE
+        command = UpdateFeatures((FeatureUpdate(name, level, kind),), self._dice.random() < DRY_RUN_CHANCE)
 
         def answered(answer: Answer, floor: Offset) -> None:
             if isinstance(answer, Refused):

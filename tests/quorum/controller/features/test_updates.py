@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,6 @@ from metadata_log.format.records import (
     ELR_VERSION,
     FEATURES,
     METADATA_VERSION,
-    ClearElr,
     FeatureLevel,
     FeatureRange,
     PartitionChange,
@@ -164,7 +164,6 @@ def test_features_that_need_each_other_rise_and_fall_together() -> None:
     assert "needs metadata.version 2" in refusal(cluster, down())[1]
     off = update(ELR_VERSION, 0, UpgradeType.SAFE_DOWNGRADE)
     assert cluster.run(UpdateFeatures((*down().updates, off))).records == [
-        ClearElr(None, None),
         FeatureLevel(METADATA_VERSION, 1),
         FeatureLevel(ELR_VERSION, 0),
     ]
@@ -246,14 +245,19 @@ def test_many_losses_are_counted_and_few_are_named() -> None:
     assert "t-0, t-1, t-2, t-3, t-4 and 4 more;" in refusal(cluster, down())[1]
 
 
+EMPTY: dict[str, dict[str, Any]] = {"elr": {"elr": ()}, "last_known_elr": {"elr": (), "last_known_elr": ()}}
+
+
 @pytest.mark.parametrize("field", ["elr", "last_known_elr", "adding_replicas"])
 def test_eligible_leaders_end_with_their_feature(field: str) -> None:
     """They are cleared in the same batch; a reassignment goes on. Nothing is lost, so nothing is refused."""
     off = UpdateFeatures((update(ELR_VERSION, 0, UpgradeType.SAFE_DOWNGRADE),))
     cluster = loaded(**{field: (1,)})
     cluster.append(FeatureLevel(ELR_VERSION, 1))
-    assert cluster.run(off).records == [ClearElr(None, None), FeatureLevel(ELR_VERSION, 0)]
+    records = cluster.run(off).records
     partition = cluster.partitions("t")[1]
+    changes = [] if field == "adding_replicas" else [PartitionChange(partition.topic_id, 1, **EMPTY[field])]
+    assert records == [*changes, FeatureLevel(ELR_VERSION, 0)]
     assert (partition.elr, partition.last_known_elr) == ((), ())
     assert bool(partition.adding_replicas) is (field == "adding_replicas")
 
