@@ -2,6 +2,8 @@
 
     python -m tests.sim --seeds 1000                 many seeds, on all cores, whatever they find
     python -m tests.sim --seeds 5000 --journal DIR   the same; goes on where a run of the same code was stopped
+    python -m tests.sim --seeds 5000 --write docs/simulator.md
+                                                     the same, and the figures of the page are written
     python -m tests.sim --hours 8                    random seeds for so long
     python -m tests.sim --seed 17                    one of them again
     python -m tests.sim --seed 3 --mutant NAME       one seed with one bug
@@ -21,7 +23,7 @@ from pathlib import Path
 from tests.journal import opened
 from tests.sim import hunting
 from tests.sim.mutants import MUTANTS
-from tests.sim.report import Report
+from tests.sim.report import Report, write_figures
 from tests.sim.runner import Job, run_job, seeds
 from tests.sim.watching import random_jobs, watch
 
@@ -44,7 +46,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--journal", type=Path, metavar="DIRECTORY", help="keep results there, and go on from them next time"
     )
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="with --mutants: put what was found into this page")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the figures, or what was found, into this page")
     arguments = parser.parse_args(words)
     if arguments.mutants:
         names = list(dict.fromkeys(arguments.mutant or MUTANTS))
@@ -63,6 +65,8 @@ def main(words: Sequence[str] | None = None) -> int:
         jobs = seeds(arguments.first, arguments.seeds or 100, arguments.events, mutant)
         journal = opened(arguments.journal, "sim")
         report = watch(jobs, len(jobs), fail_fast=arguments.fail_fast, journal=journal)
+        if arguments.write is not None and report.is_good:
+            write_figures(arguments.write, f"make sim SEEDS={len(jobs)}", report)
     print(report)
     return 0 if report.is_good else 1
 

@@ -121,6 +121,7 @@ _HAPPENINGS = (
     "feature level lowered",
     "feature level not supported by all",
     "node upgraded",
+    "partition spread over racks",
     "happening told",
     "reason of a broker's state written",
 )

@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 from tests.journal import Journal
 from tests.sim.mutants import MUTANTS
+from tests.sim.report import Marks, written_between
 from tests.sim.runner import Hunt, Outcome, on_all_cores, progress_bar, run_hunt
 
 SEEDS_A_HUNT = 5
 
-BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
+MARKS = Marks.of("mutants")
 """Between these two lines of a page stands the table."""
 
 _HEAD = ("| mutant | what it does | breaks | seed | events |", "|---|---|---|--:|--:|")
@@ -110,7 +111,7 @@ def law_of(failure: str) -> str:
 
 def rows_of(page: Path) -> list[Catch]:
     """The table of `page`."""
-    inside = page.read_text().partition(BEGIN)[2].partition(END)[0]
+    inside = page.read_text().partition(MARKS.begin)[2].partition(MARKS.end)[0]
     return [Catch.of_row(line) for line in inside.splitlines() if line.startswith("| `")]
 
 
@@ -118,8 +119,4 @@ def write_rows(page: Path, caught: Mapping[str, Catch]) -> None:
     """Rows that `caught` knows nothing of stay as they are; those of mutants that are no more go."""
     rows = {catch.name: catch for catch in rows_of(page)} | dict(caught)
     lines = [*_HEAD, *(rows[name].row for name in MUTANTS if name in rows)]
-    text = page.read_text()
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    assert begin and end, f"{page} has no lines {BEGIN} and {END}"
-    page.write_text("\n".join((before + BEGIN, "", *lines, "", END + after)))
+    page.write_text(written_between(page.read_text(), MARKS, lines))

@@ -113,6 +113,8 @@ class Options(NamedTuple):
     """How often a node is of an older release at the start."""
     slice_partitions: int = 10_000
     """How many partitions a slice of a walk looks at."""
+    has_racks: bool = False
+    """The brokers are in two racks; else in none."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -357,6 +359,11 @@ def _policies(drawn: Options, rng: random.Random) -> Options:
     return drawn._replace(policy_partitions_max=rng.choice((3, 6)))
 
 
+def _racks(drawn: Options, rng: random.Random) -> Options:
+    """Brokers are in racks (M17)."""
+    return drawn._replace(has_racks=drawn.brokers >= 2 and rng.random() < 0.5)
+
+
 _LATER: Final = (
     _rot,
     _splits,
@@ -369,5 +376,6 @@ _LATER: Final = (
     _eligible_leaders,
     _features,
     _policies,
+    _racks,
 )
 """One step after the other: a later one sees what the earlier ones have drawn."""

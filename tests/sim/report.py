@@ -1,5 +1,9 @@
 """What many seeds together have come to: the figures that are published, and whether the runs were worth anything."""
 
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
 from tests.sim.coverage import Coverage
 from tests.sim.runner import Outcome
 
@@ -49,3 +53,67 @@ class Report:
             lines.append(f"never met: {', '.join(missing)}")
         lines.append(f"{self.seeds - len(self.failures)} passed, {len(self.failures)} failed")
         return "\n".join(lines)
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+class Marks(NamedTuple):
+    """The two lines of docs/simulator.md between which a run writes."""
+
+    begin: str
+    end: str
+
+    @classmethod
+    def of(cls, part: str) -> "Marks":
+        return cls(f"<!-- {part}: begin -->", f"<!-- {part}: end -->")
+
+
+FIGURES: Final = Marks.of("figures")
+
+_ROWS: Final = (
+    "election, truncation",
+    "acknowledged write, unknown outcome",
+    "request sent again, answered again, request id expired",
+    "linearizable read, local read",
+    "voter set changed, came back as another replica",
+    "kill, power cut, majority crashes at once",
+    "crash inside a turn, crash inside a job, crash inside recovery",
+    "flush failure, read failure, lost unflushed records",
+    "disk full, slow disk, hanging disk",
+    "bit flip, bad sector, log mended",
+    "durable end lost, standing restored",
+    "snapshot written, log prefix dropped",
+    "snapshot installed by a controller, snapshot loaded by a broker",
+    "link cut, slow link, caught up over a slow link",
+    "message lost, message cut off, message duplicated, message reordered",
+    "pause, wall clock step",
+    "broker fenced, lease lapsed",
+    "partition leader changed, ISR grew",
+    "preferred election, designated election",
+    "leader elected from the ELR, ELR cleared by a config or feature",
+    "reassignment finished, reassignment cancelled",
+    "broker drained, broker fenced by hand, mode of a broker ended",
+    "transaction ended, transaction aborted",
+    "feature level raised, feature level lowered",
+)
+"""The rows of the figures, each with names in the coverage."""
+
+
+def figures(command: str, report: Report) -> list[str]:
+    """The lines that tell of a run."""
+    rows = [f"| {names} | {', '.join(f'{report.coverage[name]:,}' for name in names.split(', '))} |" for names in _ROWS]
+    return [f"`{command}`: {report.figures()}.", "", "| event | count |", "|---|--:|", *rows]
+
+
+def written_between(text: str, marks: Marks, lines: Iterable[str]) -> str:
+    """The text of a page, with these lines instead of those between the marks."""
+    before, begin, rest = text.partition(marks.begin)
+    _, end, after = rest.partition(marks.end)
+    assert begin and end, f"the page has no lines {marks.begin} and {marks.end}"
+    return "\n".join((before + marks.begin, "", *lines, "", marks.end + after))
+
+
+def write_figures(page: Path, command: str, report: Report) -> None:
+    """Puts the figures of a run into the page."""
+    page.write_text(written_between(page.read_text(), FIGURES, figures(command, report)))

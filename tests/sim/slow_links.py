@@ -39,6 +39,8 @@ LAW = "L8 SlowLinks"
 LARGE_BATCHES = 3
 LARGE_PIECES = 5
 """So many smallest pieces a large batch is at least: five quarters of a request's timeout."""
+SMALL_BETWEEN = 3
+"""So many small batches follow each large one: they come quickly, and say nothing about the link."""
 PARTITION_BYTES = 24
 """At least, in the log."""
 SMALL_WRITES = 10
@@ -98,16 +100,20 @@ class SlowLinks:
         cluster = self._cluster
         writes = cluster.acknowledged_writes() + SMALL_WRITES
         for number in range(LARGE_BATCHES):
-            topic = NewTopic(f"large-{number}", LARGE_PIECES * piece // PARTITION_BYTES, 1)
-            command = CreateTopics((topic,))
-            leader.ask(
-                lambda reply_to, now_ms, command=command: Submission(command, reply_to, now_ms + WRITING_MS),  # type: ignore[misc]
-                lambda answer: None,
-                "CreateTopics",
-            )
+            self._ask(leader, NewTopic(f"large-{number}", LARGE_PIECES * piece // PARTITION_BYTES, 1))
+            for small in range(SMALL_BETWEEN):
+                self._ask(leader, NewTopic(f"small-{number}-{small}", 1, 1))
         self._until(lambda: cluster.acknowledged_writes() >= writes, WRITING_MS)
         self._rest(QUIET_MS)
         self._until(leader.log_is_applied, WRITING_MS)
+
+    @staticmethod
+    def _ask(leader: "SimController", topic: NewTopic) -> None:
+        leader.ask(
+            lambda reply_to, now_ms: Submission(CreateTopics((topic,)), reply_to, now_ms + WRITING_MS),
+            lambda answer: None,
+            "CreateTopics",
+        )
 
     def _rest(self, for_ms: float) -> None:
         """From now on nobody writes; so much time passes."""

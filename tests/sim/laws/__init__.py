@@ -9,10 +9,12 @@
     eligible    eligible leader replicas, as far as metadata can show    M13
     features    levels of features, up and down                          M14 - M16
     policies    the controllers' rules about topics and configs          M12
+    placement   the replicas of new partitions                           M17
     proposals   the ISR proposals granted to leaders of partitions       M2, M4, M5
     brokers     answers to brokers, and how long brokers may serve       F1 - F7, M2, M8, the lease
     requests    requests done once, remembered, and forgotten            C3
     clients     answers to clients                                       C1 - C5, C8
+    transactions  the records inside of a transaction                    C8
     story       the happenings told by active controllers                T1 - T3
 
 The checks are incremental: each check looks at the possible changes of one event, and compares with `history`.
@@ -40,12 +42,14 @@ from tests.sim.laws.eligible import EligibleLaws
 from tests.sim.laws.features import FeatureLaws
 from tests.sim.laws.metadata import MetadataLaws
 from tests.sim.laws.modes import ModeLaws
+from tests.sim.laws.placement import PlacementLaws
 from tests.sim.laws.policies import PolicyLaws
 from tests.sim.laws.proposals import ProposalLaws
 from tests.sim.laws.quorum import QuorumLaws
 from tests.sim.laws.requests import RequestLaws
 from tests.sim.laws.snapshots import SnapshotLaws
 from tests.sim.laws.story import StoryLaws
+from tests.sim.laws.transactions import TransactionLaws
 from tests.sim.options import Options
 from tests.sim.world.disk import Observer
 
@@ -78,6 +82,8 @@ class Laws:
         self.eligible = EligibleLaws(coverage)
         self.features = FeatureLaws(self.history, coverage)
         self.policies = PolicyLaws(options.policy_partitions_max, coverage)
+        self.placement = PlacementLaws(coverage)
+        self.transactions = TransactionLaws()
         self.proposals = ProposalLaws(coverage)
         self.requests = RequestLaws()
         self.clients = ClientLaws(self.history, self.metadata)
@@ -130,6 +136,8 @@ class Laws:
             self.eligible.committed(step)
             self.features.committed(step)
             self.policies.committed(step)
+            self.placement.committed(step)
+            self.transactions.committed(step)
             self.proposals.committed(step)
             self.requests.committed(step)
             self.clients.committed()

@@ -15,6 +15,7 @@ survives shows a law that is not checked, or a fault that never happens at the r
     transactions metadata transactions: what is between their markers
     reassignments   what moves replicas from broker to broker
     modes       brokers that operators fence or drain
+    placement   on how many brokers, and in which racks, a partition is placed
     policies    what policies are asked, and whether they are obeyed
     brokers     registrations, fencing, sessions, leases, partitions, what brokers are given
 
@@ -34,6 +35,7 @@ from tests.sim.mutants.leaderships import LEADERSHIPS
 from tests.sim.mutants.links import LINKS
 from tests.sim.mutants.modes import MODES
 from tests.sim.mutants.patching import Mutant
+from tests.sim.mutants.placement import PLACEMENT
 from tests.sim.mutants.policies import POLICIES
 from tests.sim.mutants.reassignments import REASSIGNMENTS
 from tests.sim.mutants.requests import REQUESTS
@@ -55,6 +57,7 @@ MUTANTS: dict[str, Mutant] = {
     **MODES,
     **ELIGIBLE,
     **POLICIES,
+    **PLACEMENT,
     **STORIES,
     **FEATURES,
     **TRANSACTIONS,

@@ -112,6 +112,10 @@ class SimBroker:
         known = self._release.supported()
         return (*known, FeatureRange(STATE_REASONS, 0, 1)) if reads_reasons else known
 
+    def _rack(self) -> str | None:
+        """The brokers 101 and 103 are in rack a, and broker 102 in rack b; or no broker has a rack."""
+        return "ab"[self.broker_id % 2 == 0] if self.cluster.options.has_racks else None
+
     def boot_up(self) -> None:
         """Starts the process on whatever its disk holds, if it does not run."""
         if self.is_up:
@@ -337,7 +341,7 @@ class SimBroker:
             incarnation_id=self.incarnation_id,
             endpoints=(Endpoint("CLIENT", "127.0.0.1", 9_000 + self.broker_id),),
             features=self._features(),
-            rack=None,
+            rack=self._rack(),
             log_dirs=(self.broker_id.to_bytes(16, "big"),),
             previous_incarnation_id=effect.previous_incarnation,
             previous_broker_epoch=FROM_OFFSET if effect.previous_broker_epoch is None else effect.previous_broker_epoch,

@@ -127,6 +127,7 @@ class SimClient:
         if self.cluster.options.keeps_elr and self._electing.random() < 0.5:
             configs.append((MIN_ISR_KEY, "2"))
         topic = NewTopic(name, count, factor, (), tuple(configs))
+        self.cluster.laws.placement.asked(name, count, factor)
         if self._happens_once:
             clients.happens_at_most_once(name)
 
