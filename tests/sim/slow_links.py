@@ -1,7 +1,7 @@
 """L8: behind a slow link a follower and a broker catch up on an idle cluster, and cost nobody anything meanwhile.
 
 Nobody writes for a while, and links become slow. Then, while a follower is down, so much is written that no link of that speed
-carries it within one request's timeout: three batches, each of which alone is too large, and some small ones. Then nobody
+carries it within one request's timeout: eight batches, each of which alone is too large, and small ones between. Then nobody
 writes, and the follower is started behind its slow link. It must not campaign, the leader must stay, the broker must not be
 fenced, and both must come to the end.
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from tests.sim.nodes.controllers import SimController
 
 LAW = "L8 SlowLinks"
-LARGE_BATCHES = 3
+LARGE_BATCHES = 8
 LARGE_PIECES = 5
 """So many smallest pieces a large batch is at least: five quarters of a request's timeout."""
-SMALL_BETWEEN = 3
-"""So many small batches follow each large one: they come quickly, and say nothing about the link."""
+SMALL_BETWEEN = 1
+"""So many small batches follow each large one. A small batch comes quickly, and says nothing about the link."""
 PARTITION_BYTES = 24
 """At least, in the log."""
 SMALL_WRITES = 10

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from metadata_log.disk.files import RealDirectory
-from metadata_log.format.records import NoOp
+from metadata_log.format.codec import decode_batch
+from metadata_log.format.records import BeginTransaction, ClearElr, NoOp, PartitionChange
 from metadata_log.store.log import Log
 from metadata_log.store.log_config import LogConfig
 from snapshots.offline.audit.findings import Severity
@@ -60,6 +61,25 @@ def test_what_simulated_clusters_leave_is_clean(spark: "SparkSession", tmp_path:
     log = next(each for each in result.logs if each.node == holder)
     if log.start_offset < newest:
         assert compact(spark, log.path, newest, str(tmp_path / "out")).same_as_source is True
+
+
+def test_fold_audit_and_controllers_agree_about_cleared_elrs(spark: "SparkSession", tmp_path: Path) -> None:
+    """`min.insync.replicas` changes, in batches and in transactions, while partitions have eligible leaders. The audit is clean,
+    and the fold by entity, which knows no levels, has the digest of the controllers' image. No controller writes `ClearElr`.
+    """
+    cluster = Cluster(92)
+    cluster.run(1_500)
+    log = cluster.controllers[0].log
+    records = [each for batch in log.read(0, 1 << 20) for each in decode_batch(batch)]
+    assert any(isinstance(each, PartitionChange) and each.elr == () for each in records)
+    assert any(isinstance(each, BeginTransaction) and each.name == "AlterConfigs" for each in records)
+    assert not any(isinstance(each, ClearElr) for each in records)
+
+    path = export(cluster.controllers[0].disk, tmp_path / "c1")
+    assert errors(audit(spark, [str(path)])) == []
+    end = log.shape.flushed_end
+    digest = cluster.laws.history.digest_at(end)
+    assert digest is not None and compact(spark, str(path), end, str(tmp_path / "out")).digest == digest
 
 
 def test_a_log_that_is_written_to_meanwhile_is_clean(spark: "SparkSession", tmp_path: Path) -> None:

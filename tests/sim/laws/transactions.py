@@ -31,6 +31,7 @@ _OWN: Final[Mapping[str, frozenset[type]]] = {
     "CreatePartitions": frozenset({Partition, RequestOutcome}),
     "DeleteTopics": frozenset({RemoveTopic, RequestOutcome}),
     "AlterConfigs": frozenset({Config, PartitionChange, RequestOutcome}),
+    "AlterPartitionReassignments": frozenset({PartitionChange, RequestOutcome}),
     "UpdateFeatures": frozenset({PartitionChange, FeatureLevel, RequestOutcome}),
 }
 """The name of a transaction -> the types of the records that its request writes."""

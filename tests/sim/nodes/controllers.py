@@ -63,8 +63,7 @@ SNAPSHOT_BYTES_MAX = 64 << 20
 POWER_CUT_INSIDE_CHANCE = 0.6
 """Else only the process dies, in the middle of a turn, a job or its start; the page cache has what it had written."""
 SLOW_DISK_MAX_MS = 900.0
-SLOW_LOAD_CHANCE = 0.3
-SLOW_LOAD_MAX_MS = 2_000.0
+SLOW_LOAD_MAX_MS = 6_000.0
 """So long a node may load its snapshot after a start, while its leader deletes the log behind that snapshot."""
 HANG_LOOK_MS = 50.0
 """A flush that hangs looks so often whether its disk has recovered."""
@@ -518,8 +517,8 @@ class SimController:
             self.cluster.laws.snapshots.about_to_install(self, job.end)
         rng, boot = self._rng, self.boot
         slowest_ms = self.cluster.options.flush_max_ms if isinstance(job, FlushJob) else 50.0
-        if isinstance(job, LoadSnapshotJob) and not job.install and self._loading.random() < SLOW_LOAD_CHANCE:
-            slowest_ms = SLOW_LOAD_MAX_MS
+        if isinstance(job, LoadSnapshotJob) and not job.install and not self.cluster.is_calm:
+            slowest_ms = self._loading.choice((slowest_ms, SLOW_LOAD_MAX_MS))
         if self.cluster.now_ms < self.disk_slow_until_ms:
             slowest_ms = SLOW_DISK_MAX_MS
 

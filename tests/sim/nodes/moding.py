@@ -25,8 +25,8 @@ from quorum.runtime.protocol.world import Answer
 if TYPE_CHECKING:
     from tests.sim.nodes.clients import SimClient
 
-ELECT_CHANCE = 0.4
-"""How often an operator wants a broker in maintenance for a leader, if no mode is ended."""
+ELECT_CHANCE = 0.7
+"""How often an operator wants a broker in maintenance for a leader, if one is in sync and does not lead."""
 END_CHANCE = 0.6
 """How often the operator ends a mode, rather than giving another, if a broker has one."""
 
@@ -50,10 +50,10 @@ class Moding:
             self._end(image)
         elif self._dice.random() >= cluster.options.mode_chance:
             return False
-        elif len(image.broker_modes) and self._dice.random() < END_CHANCE:
-            self._end(image)
         elif self._dice.random() < ELECT_CHANCE and (places := [*_in_sync_in_maintenance(image)]):
             self._elect(*self._dice.choice(places))
+        elif len(image.broker_modes) and self._dice.random() < END_CHANCE:
+            self._end(image)
         else:
             self._begin(self._dice.choice(sorted(cluster.brokers)))
         return True
@@ -82,7 +82,12 @@ class Moding:
 
 def _in_sync_in_maintenance(image: MetadataImage) -> Iterator[tuple[TopicPartition, NodeId]]:
     """The replicas in sync that do not lead, on brokers in maintenance."""
-    resting = {each.broker_id for each in image.broker_modes.values() if each.mode == MAINTENANCE_MODE}
+    modes = image.broker_modes
+    resting = {
+        broker.broker_id
+        for broker in image.brokers.values()
+        if not broker.fenced and broker.broker_id in modes and modes[broker.broker_id].mode == MAINTENANCE_MODE
+    }
     for topic in image.topics():
         for partition, state in enumerate(topic.states()):
             for member in state[ISR]:

@@ -18,15 +18,15 @@ from metadata_log.format.records import (
     MetadataRecord,
     PartitionChange,
 )
-from quorum.controller.protocol.commands import (
+from quorum.controller.protocol.commands import Command
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     AlterConfigsReply,
-    Command,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
 )
-from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpgradeType
 from tests.metadata_log.image.test_entities import folded
