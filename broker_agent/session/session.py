@@ -24,8 +24,7 @@ again. If the cluster has a later generation, the broker drops its store and joi
 import random
 from typing import assert_never
 
-from broker_agent.session.fetch_schedule import FetchSchedule, Sent
-from broker_agent.session.life import Life
+from broker_agent.session.fetch_schedule import Sent
 from broker_agent.session.lifecycle import (
     AbandonFetch,
     Applied,
@@ -44,7 +43,6 @@ from broker_agent.session.lifecycle import (
     LeaderHint,
     LeaseLapsed,
     LeaseRenewed,
-    Position,
     Registered,
     RegisterFailed,
     RequestFailed,
@@ -54,30 +52,19 @@ from broker_agent.session.lifecycle import (
     StoreRecovered,
     TimerFired,
 )
-from broker_agent.session.registration import Registration
 from broker_agent.session.session_config import SessionConfig
-from broker_agent.session.store_position import StorePosition, Work
+from broker_agent.session.session_view import SessionView
+from broker_agent.session.store_position import Work
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import Epoch, Offset
 
 _NOT_REGISTERED = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 
 
-class Session:
+class Session(SessionView):
     """One broker process's session. Attributes without an underscore are for reading only."""
 
     def __init__(self, config: SessionConfig, rng: random.Random, generation: int = 1) -> None:
-        self.generation = generation
-        """The cluster's generation: grows when an operator recovers the cluster without a majority, into a new history."""
-        self.high_watermark: Offset = 0
-        self.exited = False
-        self._config = config
-        self._registration = Registration(config.initial_registration_timeout_ms)
-        self._schedule = FetchSchedule(config, rng)
-        self._store = StorePosition()
-        self._life = Life(config.lease_mode)
-        self._controller_epoch: Epoch = 0
-        self._stop_until_ms = 0
+        super().__init__(config, rng, generation)
         self._effects: list[Effect] = []
 
     # --- called by the agent -----------------------------------------------------------------------------------------
@@ -95,55 +82,6 @@ class Session:
         self.check_invariants()
         effects, self._effects = self._effects, []
         return effects
-
-    def next_deadline_ms(self) -> int | None:
-        """The latest time for `step(TimerFired(), ...)`; None if only another input can change the session."""
-        if self.exited:
-            return None
-        deadlines = [
-            self._schedule.next_deadline_ms(),
-            self._life.lease_deadline_ms,
-            self._stop_until_ms if self.state is BrokerState.STOPPING else None,
-        ]
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
-
-    def may_serve(self, now_ms: int) -> bool:
-        """Tells whether clients may be answered now. Callers ask at each request: a process that was paused has not stepped."""
-        return self._life.may_serve(now_ms)
-
-    @property
-    def state(self) -> BrokerState:
-        return self._life.state
-
-    @property
-    def reason(self) -> str:
-        """The reason for the state."""
-        return self._life.reason
-
-    @property
-    def lease_lapsed(self) -> bool:
-        """True if the lease has ended and the broker was neither fenced nor confirmed since."""
-        return self._life.lease.lapsed
-
-    @property
-    def lease_until_ms(self) -> int:
-        """The end of the lease, exclusive."""
-        return self._life.lease.until_ms
-
-    @property
-    def broker_epoch(self) -> int | None:
-        """The offset of this process's registration; None while the process is not registered."""
-        return self._registration.broker_epoch
-
-    @property
-    def position(self) -> Position:
-        """The position of the local store."""
-        return self._store.position
-
-    @property
-    def is_caught_up(self) -> bool:
-        """True if this broker has applied its own registration: only then may a controller unfence it (law M3)."""
-        return self._registration.is_applied(self.position)
 
     def check_invariants(self) -> None:
         self._schedule.check_invariants()
