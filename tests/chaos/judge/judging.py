@@ -55,7 +55,7 @@ class Judgement(NamedTuple):
             *(("not committed", tail) for tail in self.tails),
             ("problems", f"{len(self.problems)}"),
         ]
-        return [f"{name:<26}{value}" if len(name) < 26 else f"{name}  {value}" for name, value in rows]
+        return [f"{name:<26}{value}" for name, value in rows]
 
 
 class Hearing(NamedTuple):

@@ -37,6 +37,13 @@ _SETTINGS: Final[Mapping[str, Sequence[str | None]]] = {
     MIN_ISR_KEY: ("1", "2", "3", None),
     UNCLEAN_KEY: ("true", "false", None, None),
 }
+_SHORT: Final = {
+    METADATA_VERSION: "metadata level",
+    ELR_VERSION: "ELR",
+    MIN_ISR_KEY: "min ISR",
+    UNCLEAN_KEY: "unclean",
+}
+"""Names for the report's table."""
 _ELECTIONS: Final = admin_pb2.ElectLeadersRequest
 
 Make = Callable[[random.Random, Sequence[NodeId]], Ask]
@@ -260,7 +267,7 @@ def set_level(feature: str, level: int, *, downgrade: bool) -> Ask:
 
     update = admin_pb2.FeatureUpdate(name=feature, level=level, upgrade_type=direction)
     request = admin_pb2.UpdateFeaturesRequest(updates=[update])
-    kind = f"{feature} {'lowered' if downgrade else 'raised'}"
+    kind = f"{_SHORT[feature]} {'lowered' if downgrade else 'raised'}"
     return Ask(kind, f"{feature} to {level}", request, admin_pb2.UpdateFeaturesResponse, claims)
 
 
@@ -300,7 +307,7 @@ def set_config(resource_type: int, name: str, key: str, value: str | None) -> As
     resource = admin_pb2.ConfigResource(resource_type=resource_type, name=name)
     alteration = admin_pb2.ConfigAlteration(resource=resource, operations=[operation])
     request = admin_pb2.IncrementalAlterConfigsRequest(alterations=[alteration])
-    kind = f"{key} of {'the cluster' if resource_type == BROKER_RESOURCE else 'a topic'}"
+    kind = f"{_SHORT[key]} of {'the cluster' if resource_type == BROKER_RESOURCE else 'a topic'}"
     return Ask(kind, f"{key} of {name!r} to {value}", request, admin_pb2.IncrementalAlterConfigsResponse, claims)
 
 
