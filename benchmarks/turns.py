@@ -12,11 +12,12 @@ The last part measures what the event loop does around a turn: it translates the
 
 import argparse
 import gc
+import inspect
 import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import randbytes
@@ -70,6 +71,7 @@ from quorum.runtime.protocol.jobs import FlushJob, Job
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import MetadataFetch, Refused
 from quorum.runtime.protocol.world import Answer, BrokerFetch, Event, JobDone, ReplyTo, Submission, Tick
+from quorum.wire import in_pieces
 from quorum.wire.admin_methods import ROWS, Submitted
 from snapshots.policy import MarkPolicy
 from snapshots.store import SnapshotStore
@@ -399,6 +401,20 @@ class Turns:
             found.append((time.thread_time() - began) * 1_000)
         self.show(name, [sorted(found)[times // 2]])
 
+    def stepped(self, name: str, work: Coroutine[Any, Any, Any]) -> Any:
+        """Measures each step of a coroutine between two rests, and returns its result."""
+        times_ms: list[float] = []
+        while True:
+            began = time.thread_time()
+            try:
+                work.send(None)
+            except StopIteration as e:
+                return e.value
+            finally:
+                times_ms.append((time.thread_time() - began) * 1_000)
+                if inspect.getcoroutinestate(work) == inspect.CORO_CLOSED:
+                    self.show(name, times_ms)
+
     def _views(self) -> None:
         image, controller = self._lone.node.state.committed, self._lone.node.active.controller
         names = tuple(self._names())[:REQUEST_MAX]
@@ -433,12 +449,13 @@ class Turns:
     def _translation(self, row: Submitted, kind: Any, data: bytes) -> None:
         request = kind.FromString(data)
         self.timed(f"{row.method}: bytes to a message", lambda: kind.FromString(data))
-        self.timed(f"{row.method}: message to a command", lambda: row.from_request(request))
+        self.stepped(f"{row.method}: message to a command", in_pieces.command_of(request, row.from_request, row.items))
         command: Any = row.from_request(request)
         if not isinstance(command, DeleteTopics):
             command = replace(command, validate_only=True)
         answer = self._lone.ask(command)
-        self.timed(f"{row.method}: answer to bytes", lambda: row.to_response(answer).SerializeToString())
+        response = self.stepped(f"{row.method}: answer to a message", in_pieces.response_of(answer, row.to_response))
+        self.timed(f"{row.method}: message to bytes", response.SerializeToString)
 
 
 def main() -> int:

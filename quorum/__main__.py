@@ -58,10 +58,10 @@ log = get_logger("quorumd")
 PAGES = "docs/configuration.md lists the keys of FILE, docs/metrics.md the metrics, deploy/runbook.md what to do when it fails."
 
 
-GC_THRESHOLDS: Final = (2_000, 4, 300_000)
+GC_THRESHOLDS: Final = (1_000, 4, 600_000)
 """How many new objects, and how many looks of the lower kind, come before Python looks for cyclic garbage.
 
-Nearly nothing here is cyclic garbage. A look at 2,000 new objects takes 1 to 2 ms, and a look at 8,000 up to 5 ms. A look at all
+Nearly nothing here is cyclic garbage. A look at 1,000 new objects takes up to 1 ms, and one at 4,000 up to 5 ms. A look at all
 objects would take seconds, in which other nodes elect a leader: it comes after 2,400,000,000 new objects."""
 
 

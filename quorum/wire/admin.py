@@ -30,6 +30,7 @@ from metadata_log.format.ids import uuid_text
 from quorum.controller.protocol.commands import CommandReply
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import ReadView, Refused
+from quorum.wire import in_pieces
 from quorum.wire.admin_methods import (
     CALLS,
     ROWS,
@@ -130,9 +131,12 @@ class AdminService(grpc.GenericRpcHandler):  # type: ignore[misc]
     async def _carried_out(self, row: Row, request: Any, context: Any) -> Any:
         match row:
             case Submitted():
-                command, timeout_ms = row.from_request(request), timeout_of(request.context.timeout_ms, context)
+                command = await in_pieces.command_of(request, row.from_request, row.items)
+                row.check(command)
+                timeout_ms = timeout_of(request.context.timeout_ms, context)
                 identity = identity_of(request, partial(self._principal, context))
-                return row.to_response(await self._node.submit(command, timeout_ms, identity))
+                reply = await self._node.submit(command, timeout_ms, identity)
+                return await in_pieces.response_of(reply, row.to_response)
             case Viewed():
                 return await self._read(request, context, lambda view: _marked(row.look(request, view), view))
             case Counted():

@@ -36,12 +36,23 @@ from quorum.wire.snapshot_hashes import SnapshotHashes
 SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 
 
+def _unchecked(_: Any) -> None:
+    """The check of a command that is never translated in pieces."""
+
+
 class Submitted(NamedTuple):
-    """A change: the active controller decides on a command, and answers when its records are committed."""
+    """A change: the active controller decides on a command, and answers when its records are committed.
+
+    A request with many `items` is translated in pieces (`in_pieces`). Then `check` sees the whole command, and may raise
+    BadMessage.
+    """
 
     method: str
     from_request: Callable[[Any], Command]
     to_response: Callable[[Any], Any]
+    items: str = ""
+    """The repeated field that may be large: it has the same name in the request and in the command."""
+    check: Callable[[Any], None] = _unchecked
 
 
 class Viewed(NamedTuple):
@@ -238,12 +249,36 @@ def _quorum_change(
 # --- the table -------------------------------------------------------------------------------------------------------
 
 ROWS: Final[tuple[Row, ...]] = (
-    Submitted("CreateTopics", convert.from_create_topics, convert.to_create_topics_response),
-    Submitted("CreatePartitions", convert.from_create_partitions, convert.to_create_partitions_response),
+    Submitted(
+        "CreateTopics",
+        convert.from_create_topics,
+        convert.to_create_topics_response,
+        "topics",
+        convert.check_new_topics,
+    ),
+    Submitted(
+        "CreatePartitions",
+        convert.from_create_partitions,
+        convert.to_create_partitions_response,
+        "topics",
+        convert.check_assignments,
+    ),
     Submitted("DeleteTopics", convert.from_delete_topics, convert.to_delete_topics_response),
-    Submitted("IncrementalAlterConfigs", convert.from_alter_configs, convert.to_alter_configs_response),
+    Submitted(
+        "IncrementalAlterConfigs",
+        convert.from_alter_configs,
+        convert.to_alter_configs_response,
+        "alterations",
+        convert.check_alterations,
+    ),
     Submitted("ElectLeaders", convert.from_elect_leaders, convert.to_elect_leaders_response),
-    Submitted("AlterPartitionReassignments", moves.from_alter_reassignments, moves.to_alter_reassignments_response),
+    Submitted(
+        "AlterPartitionReassignments",
+        moves.from_alter_reassignments,
+        moves.to_alter_reassignments_response,
+        "partitions",
+        moves.check_targets,
+    ),
     Submitted("UpdateFeatures", features.from_update_features, features.to_update_features_response),
     Submitted(
         "FenceBroker",

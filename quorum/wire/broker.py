@@ -14,9 +14,10 @@ from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc
 
 from metadata_log.disk.identity import Identity
 from metadata_log.format.errors import ErrorCode
-from quorum.controller.protocol.commands import AllocateProducerIdsReply, AlterPartitionReply, RegisterBrokerReply
+from quorum.controller.protocol.commands import AllocateProducerIdsReply, AlterPartition, RegisterBrokerReply
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import Refused
+from quorum.wire import in_pieces
 from quorum.wire.convert import convert_broker as convert
 from quorum.wire.convert.errors import BadMessage, bad_request, error, leader_hint, not_authorized, wrong_cluster
 from quorum.wire.convert.parts import from_snapshot_id
@@ -108,8 +109,11 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         self, request: broker_pb2.AlterPartitionRequest, context: Any
     ) -> broker_pb2.AlterPartitionResponse:
         async def alter() -> broker_pb2.AlterPartitionResponse:
-            reply = await self._node.submit(convert.from_alter_partition(request), timeout_of(0, context))
-            return convert.to_alter_partition_response(cast(AlterPartitionReply, reply))
+            command: AlterPartition = await in_pieces.command_of(request, convert.from_alter_partition, "partitions")
+            convert.check_isrs(command)
+            reply = await self._node.submit(command, timeout_of(0, context))
+            answer = await in_pieces.response_of(reply, convert.to_alter_partition_response)
+            return cast(broker_pb2.AlterPartitionResponse, answer)
 
         return await self._answer(request, self._doors.caller(context), alter, broker_pb2.AlterPartitionResponse)
 

@@ -64,9 +64,7 @@ def countable(topics: Iterable[admin_pb2.NewTopic | admin_pb2.NewPartitions]) ->
     and a leader that answers nobody for so long loses its leadership.
     """
     at_most(sum(len(each.assignment) for each in topics), "partitions in assignments")
-    replicas = sum(len(replicas.broker_ids) for each in topics for replicas in each.assignment)
-    if replicas > REPLICAS_MAX:
-        raise BadMessage(f"{replicas} replicas in one request; at most {REPLICAS_MAX}: send several requests")
+    check_replicas(sum(len(replicas.broker_ids) for each in topics for replicas in each.assignment))
 
 
 def nameable(names: Iterable[str], field: str) -> None:
@@ -85,6 +83,29 @@ def repeated(name: str) -> str:
     """
     data = name.encode()
     return name if len(data) <= TOPIC_NAME_CHARS_MAX else data[:TOPIC_NAME_CHARS_MAX].decode(errors="ignore")
+
+
+def check_new_topics(command: CreateTopics) -> None:
+    """Checks a whole request that was translated in pieces, as the translation checks each piece."""
+    at_most(sum([len(each.configs) for each in command.topics]), "configs")
+    check_assignments(command)
+
+
+def check_assignments(command: CreateTopics | CreatePartitions) -> None:
+    """Checks the assignments of a whole request, as `countable`."""
+    at_most(sum([len(each.assignment) for each in command.topics]), "partitions in assignments")
+    check_replicas(sum([sum(map(len, each.assignment)) for each in command.topics]))
+
+
+def check_replicas(count: int) -> None:
+    """Raises BadMessage if a request names more than REPLICAS_MAX replicas."""
+    if count > REPLICAS_MAX:
+        raise BadMessage(f"{count} replicas in one request; at most {REPLICAS_MAX}: send several requests")
+
+
+def check_alterations(command: AlterConfigs) -> None:
+    """Checks the operations of a whole request."""
+    at_most(sum([len(each.operations) for each in command.alterations]), "operations")
 
 
 # --- mutations -----------------------------------------------------------------------------------------------------
@@ -150,8 +171,8 @@ def _results(results: Sequence[TopicResult]) -> list[admin_pb2.TopicResult]:
 
 
 def from_alter_configs(message: admin_pb2.IncrementalAlterConfigsRequest) -> AlterConfigs:
-    at_most(sum(len(each.operations) for each in message.alterations), "operations")
     at_most(len(message.alterations), "resources")
+    at_most(sum(len(each.operations) for each in message.alterations), "operations")
     return AlterConfigs(tuple(_alteration(each) for each in message.alterations), message.validate_only)
 
 

@@ -139,6 +139,11 @@ def from_alter_partition(message: broker_pb2.AlterPartitionRequest) -> AlterPart
     )
 
 
+def check_isrs(command: AlterPartition) -> None:
+    """Checks the ISRs of a whole request that was translated in pieces."""
+    at_most(ISR_MEMBERS_MAX, sum([len(each.new_isr) for each in command.partitions]), "replicas in ISRs")
+
+
 def to_alter_partition_response(reply: AlterPartitionReply) -> broker_pb2.AlterPartitionResponse:
     return broker_pb2.AlterPartitionResponse(
         offset=reply.offset, results=[_altered_partition(result) for result in reply.results]

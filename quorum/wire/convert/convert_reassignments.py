@@ -12,15 +12,13 @@ from quorum.controller.protocol.reassignment_commands import (
     Reassignment,
 )
 from quorum.wire.convert import pages
-from quorum.wire.convert.convert_admin import REPLICAS_MAX, at_most
+from quorum.wire.convert.convert_admin import at_most, check_replicas
 from quorum.wire.convert.errors import BadMessage, item_error
 
 
 def from_alter_reassignments(message: admin_pb2.AlterPartitionReassignmentsRequest) -> AlterPartitionReassignments:
     at_most(len(message.partitions), "partitions")
-    replicas = sum(len(each.target.broker_ids) for each in message.partitions)
-    if replicas > REPLICAS_MAX:
-        raise BadMessage(f"{replicas} replicas in one request; at most {REPLICAS_MAX}: send several requests")
+    check_replicas(sum(len(each.target.broker_ids) for each in message.partitions))
     for each in message.partitions:
         if (problem := topic_name_problem(each.topic)) is not None:
             raise BadMessage(f"{problem}; nothing was done")
@@ -33,6 +31,11 @@ def from_alter_reassignments(message: admin_pb2.AlterPartitionReassignmentsReque
         allow_replication_factor_change=allows,
         validate_only=message.validate_only,
     )
+
+
+def check_targets(command: AlterPartitionReassignments) -> None:
+    """Checks the replicas of a whole request that was translated in pieces."""
+    check_replicas(sum([len(each.replicas or ()) for each in command.partitions]))
 
 
 def to_alter_reassignments_response(

@@ -44,7 +44,12 @@ def item_error(code: ErrorCode, message: str, items: int) -> common_pb2.Error:
     Example: 10,000 unknown topics with names of 249 characters. An answer has each name in its own field, and once more in the
     text; whole texts would make the answer larger than the 4 MiB that a client takes. The texts are cut at 104 bytes.
     """
-    return error(code, shortened(message, max(TEXT_BYTES_MIN, TEXTS_BYTES_MAX // max(1, items))))
+    return error(code, shortened(message, text_bytes_max(items)))
+
+
+def text_bytes_max(items: int) -> int:
+    """Returns the maximum size of each error text in an answer with `items` results."""
+    return max(TEXT_BYTES_MIN, TEXTS_BYTES_MAX // max(1, items))
 
 
 def leader_hint(hint: LeaderHint | None) -> common_pb2.LeaderHint | None:
