@@ -192,7 +192,7 @@ def _losing_elr(image: MetadataImage, changed: Sequence[Config]) -> Iterable[Top
     if (BROKER_RESOURCE, "") in resources:
         return image.topics_by_id.unordered_values()
     names = [name for resource_type, name in resources if resource_type == TOPIC_RESOURCE]
-    return [topic for name in names if (topic := image.topic(name)) is not None]
+    return (topic for name in names if (topic := image.topic(name)) is not None)
 
 
 def _named(records: Sequence[Config]) -> tuple[str, ...]:
