@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,6 +33,8 @@ from tests.chaos.network import Network
 
 ROOT: Final = Path(__file__).parents[2]
 LOOK_S: Final = 0.05
+ENDED_AT_ONCE: Final = 128 + signal.SIGTERM
+"""Exit code of a daemon that got a second SIGTERM before it had stopped."""
 BROKERS: Final = 4
 """How many brokers run: two that operators fence and drain, and two that always take new replicas."""
 CONTROLLER_SETTINGS: Final = {
@@ -78,8 +81,8 @@ class Daemon:
         self.starts_at_s = 0.0
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._sent: set[signal.Signals] = set()
-        """The signals of which the process may end, that it was sent in this life."""
+        self._sent: Counter[signal.Signals] = Counter()
+        """How often the process was sent each signal of which it may end, in this life."""
         self._may_die = False
         """It was told to, in a disk call. Whom nobody has told the kernel has killed, as it does when memory runs out."""
 
@@ -92,7 +95,7 @@ class Daemon:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, env=environment
             )
         self.starts += 1
-        self._sent = set()
+        self._sent = Counter()
         self._may_die = self.paused = False
 
     @property
@@ -105,7 +108,7 @@ class Daemon:
             return False
         self._process.send_signal(number)
         if number in (signal.SIGKILL, signal.SIGTERM):
-            self._sent.add(number)
+            self._sent[number] += 1
         if number in (signal.SIGSTOP, signal.SIGCONT):
             self.paused = number is signal.SIGSTOP
         return True
@@ -124,6 +127,8 @@ class Daemon:
             return None
         self._process = None
         if -code in self._sent or (code == EXIT_OK and signal.SIGTERM in self._sent):
+            return None
+        if self._sent[signal.SIGTERM] > 1 and code == ENDED_AT_ONCE:
             return None
         if self._may_die and code == -signal.SIGKILL:
             return None

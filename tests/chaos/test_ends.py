@@ -10,7 +10,7 @@ import pytest
 
 from service_kit.process.run import EXIT_FAILURE, EXIT_OK
 from tests.chaos import cluster as clusters
-from tests.chaos.cluster import Daemon, Ended
+from tests.chaos.cluster import ENDED_AT_ONCE, Daemon, Ended
 from tests.chaos.launch import NO_MUTANT
 
 
@@ -73,6 +73,17 @@ def test_an_end_by_another_signal_than_was_sent_is_a_finding(daemon: Daemon, pro
     """A daemon that was asked to stop, and was killed by the kernel, was not killed by the nemesis."""
     daemon.send(signal.SIGTERM)
     assert ended(daemon, process, -signal.SIGKILL) is not None
+
+
+def test_a_second_sigterm_ends_a_daemon_at_once(daemon: Daemon, process: Process) -> None:
+    """Two faults of one round may stop the same daemon; after a single SIGTERM the same code is a finding."""
+    daemon.send(signal.SIGTERM)
+    assert ended(daemon, process, ENDED_AT_ONCE) is not None
+    process.code = None
+    daemon.start({})
+    daemon.send(signal.SIGTERM)
+    daemon.send(signal.SIGTERM)
+    assert ended(daemon, process, ENDED_AT_ONCE) is None
 
 
 def test_a_kill_makes_nobody_leave_in_order(daemon: Daemon, process: Process) -> None:
