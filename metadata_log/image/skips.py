@@ -19,13 +19,21 @@ from metadata_log.format.batch import Batch
 from metadata_log.format.codec import decode_batch, encode_record, split_payload
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
-from metadata_log.format.records import AbortTransaction, BeginTransaction, EndTransaction, SkippedBatch
+from metadata_log.format.records import (
+    METADATA_VERSION,
+    AbortTransaction,
+    BeginTransaction,
+    EndTransaction,
+    FeatureLevel,
+    SkippedBatch,
+)
 
 _MARK_BYTES: Final = 3
 """How many bytes of a packed record tell its type and version: the array, the type and the version."""
 _BEGIN: Final = encode_record(BeginTransaction(""))[:_MARK_BYTES]
 _ABORT: Final = encode_record(AbortTransaction(""))[:_MARK_BYTES]
 _END: Final = encode_record(EndTransaction())
+_LEVEL: Final = METADATA_VERSION.encode()
 _SKIP: Final = encode_record(SkippedBatch(0, 0, b"", 0, 0))[:_MARK_BYTES]
 
 
@@ -102,6 +110,22 @@ def open_transaction(batches: Iterable[Batch]) -> Offset | None:
         if not batch.is_control and _is_over(batch):
             begun = None
     return begun
+
+
+def lowest_level(level: int, batches: Iterable[Batch]) -> int:
+    """Return the lowest level of `metadata.version` from `level` on to the end of `batches`. Unreadable batches count for
+    nothing.
+    """
+    for batch in batches:
+        if batch.is_control or _LEVEL not in batch.payload:
+            continue
+        try:
+            records = decode_batch(batch)
+        except LogFormatError:
+            continue
+        levels = [each.level for each in records if isinstance(each, FeatureLevel) and each.name == METADATA_VERSION]
+        level = min(level, *levels, level)
+    return level
 
 
 def _begins(batch: Batch) -> bool:

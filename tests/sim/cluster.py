@@ -17,6 +17,7 @@ from tests.sim.laws import Laws
 from tests.sim.nodes.brokers import SimBroker
 from tests.sim.nodes.clients import SimClient
 from tests.sim.nodes.controllers import SimController
+from tests.sim.nodes.poisoning import Poisoning
 from tests.sim.nodes.retrying import RetryingClient
 from tests.sim.options import Options
 from tests.sim.picture import Picture
@@ -78,6 +79,7 @@ class Cluster:
         self.is_idle = False
         """Nobody asks for anything any more."""
         self.faults = Faults(self)
+        self.poisoning = Poisoning(self)
         if self.options.clock_drift > 0:
             self.coverage["clock that drifts"] += len(self.controllers) + len(self.brokers)
         for controller in self.controllers:
@@ -125,6 +127,7 @@ class Cluster:
                 self.next()
             Healing(self).run()
             self.laws.metadata.check_whole(self.laws.history.image)
+            self.coverage["image made anew after a skip"] += self.laws.history.skips.images_anew
             for how, count in self.laws.history.transactions.items():
                 self.coverage[f"transaction {how}"] += count
         except Exception as e:
@@ -139,6 +142,7 @@ class Cluster:
             self._keep_busy(client)
         self.schedule(WATCH_EVERY_MS, self._watch)
         self.faults.start()
+        self.poisoning.start()
 
     def _keep_busy(self, client: SimClient) -> None:
         def act() -> None:

@@ -122,6 +122,10 @@ _HAPPENINGS = (
     "feature level not supported by all",
     "node upgraded",
     "partition spread over racks",
+    "poison batch",
+    "poison batch skipped",
+    "skip refused",
+    "image made anew after a skip",
     "happening told",
     "reason of a broker's state written",
 )

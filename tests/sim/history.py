@@ -15,12 +15,13 @@ from metadata_log.format.batch import Batch, verify_chain
 from metadata_log.format.codec import UnknownRecord, decode_batch
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Epoch, Offset
-from metadata_log.format.records import AbortTransaction, Record, Voters
+from metadata_log.format.records import AbortTransaction, Record, SkippedBatch, Voters
 from metadata_log.format.records.transactions import TRANSACTION_MARKERS
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from metadata_log.image.replay import Replay
 from metadata_log.store.log import Log
 from quorum.core.protocol.voters import VoterSet
+from tests.sim.skips import Skips
 
 READ_BYTES = 1 << 20
 END_OF_TIME: Offset = 1 << 62
@@ -62,6 +63,7 @@ class History:
         """How many transactions have ended, and were aborted."""
         self._unfinished: list[Record | UnknownRecord] = []
         """The records of the transaction that is open."""
+        self.skips = Skips()
         self._spans: list[Span] = []
         """The transactions so far. The last one may be open."""
 
@@ -102,6 +104,12 @@ class History:
             ReplayStopped: a record fits nowhere.
         """
         before = self.image
+        is_poison = self.skips.is_poison(batch)
+        records = () if is_poison else tuple(decode_batch(batch))
+        self.skips.committed(batch, records)
+        if is_poison:
+            start, end = batch.base_offset, batch.end_offset
+            self._replay.learn([SkippedBatch(start, batch.epoch, batch.chain, start, end)])
         after = self._replay.apply((batch,)).image
         end = batch.end_offset
         previous_chain = self._chains.get(batch.base_offset)
@@ -110,7 +118,6 @@ class History:
         self._ends.append(end)
         self._chains[end] = batch.chain
         self._digests[end] = after.digest_bytes
-        records = tuple(decode_batch(batch))
         for index, record in enumerate(records):
             if isinstance(record, Voters):
                 self._voters.append((batch.base_offset + index, VoterSet(record.voters)))
@@ -161,6 +168,10 @@ class History:
     def digest_at(self, offset: Offset) -> bytes | None:
         """The digest of the image at a committed batch boundary; None elsewhere."""
         return self._digests.get(offset)
+
+    def agrees(self, offset: Offset, digest: bytes) -> bool:
+        """True if an image at the committed batch boundary `offset` may have `digest`."""
+        return self.skips.agrees(self.digest_at(offset), offset, digest)
 
     def batch_at(self, offset: Offset) -> Batch:
         """The batch that begins at boundary `offset`."""

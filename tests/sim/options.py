@@ -116,6 +116,9 @@ class Options(NamedTuple):
     has_racks: bool = False
     """The brokers are in two racks; else in none."""
 
+    poison_every_ms: float = 0.0
+    """How often a bug makes an active controller append a batch that nobody else can apply."""
+
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
         """Each kind of fault is absent from some runs: the bugs behind a noisy fault show when that fault is away."""
@@ -364,6 +367,23 @@ def _racks(drawn: Options, rng: random.Random) -> Options:
     return drawn._replace(has_racks=drawn.brokers >= 2 and rng.random() < 0.5)
 
 
+def _poisons(drawn: Options, rng: random.Random) -> Options:
+    """Batches that cannot be applied, at one level of features. A snapshot would have their effect for ever, so only clients ask
+    for snapshots; and no log rots, because a node may load no snapshot over the batch."""
+    if rng.random() >= 0.12:
+        return drawn
+    return drawn._replace(
+        poison_every_ms=rng.uniform(100.0, 800.0),
+        bootstrap_level=2,
+        feature_change_chance=0.0,
+        old_release_chance=0.0,
+        mark_bytes=1 << 30,
+        rot_every_ms=0.0,
+        scrub_interval_ms=0,
+        slow_links_at_the_end=False,
+    )
+
+
 _LATER: Final = (
     _rot,
     _splits,
@@ -377,5 +397,6 @@ _LATER: Final = (
     _features,
     _policies,
     _racks,
+    _poisons,
 )
 """One step after the other: a later one sees what the earlier ones have drawn."""

@@ -41,8 +41,10 @@ from tests.sim.moves import Moves
 from tests.sim.mutants import MUTANTS, put_in
 from tests.sim.mutants.patching import Mutant, patched
 from tests.sim.nodes.controllers import SimController
+from tests.sim.nodes.poisoning import Poisoning
 from tests.sim.report import FIGURES, Report, write_figures
 from tests.sim.runner import Hunt, Job, Outcome, on_all_cores, run, run_hunt, run_job, seeds
+from tests.sim.skips import Skips
 from tests.sim.slow_links import SlowLinks
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulator.md"
@@ -203,6 +205,8 @@ def test_the_page_of_laws_names_what_there_is() -> None:
         "SlowLinks": SlowLinks,
         "Balance": Balance,
         "Moves": Moves,
+        "Poisoning": Poisoning,
+        "Skips": Skips,
     }
     checked = 0
     for law, _, checks, mutants in laws:

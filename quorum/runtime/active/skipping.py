@@ -12,7 +12,7 @@ A wrong skip would lose a good record, so the leader refuses unless all of this 
 
     the batch              is committed, is in the log with this epoch and chain, and is no control batch
     the leader's replay    stands in front of the batch, unless the operator says `although_applied`
-    the level              of the image in front of the batch allows the record (`metadata.version` 2)
+    the level              allows the record (`metadata.version` 2), in front of the batch and behind it
     snapshot marks         none lies behind the batch: a snapshot would have the effect of the batch, and could not be undone
 
 With `although_applied` an active controller skips a batch that only other nodes cannot apply. After the append the controller
@@ -28,7 +28,7 @@ from metadata_log.format.codec import decode_batch
 from metadata_log.format.errors import CorruptLog, ErrorCode
 from metadata_log.format.ids import Offset
 from metadata_log.format.records import SkippedBatch, SnapshotMark, level_problem
-from metadata_log.image.skips import dropped_range, open_transaction
+from metadata_log.image.skips import dropped_range, lowest_level, open_transaction
 from metadata_log.store.log_view import LogView
 from quorum.runtime.active.active_controller import ActiveController
 from quorum.runtime.active.waiting_room import Deadlines, unknown_outcome
@@ -97,7 +97,8 @@ class Skipping:
         begun = self._begun_before(batch, request)
         start, end = self._checked_range(batch, begun)
         record = SkippedBatch(batch.base_offset, batch.epoch, batch.chain, start, end)
-        problem = level_problem(record, self._state.committed.metadata_version)
+        behind = self._scan(batch.end_offset, self._log.end)
+        problem = level_problem(record, lowest_level(self._state.committed.metadata_version, behind))
         if problem is not None:
             text = f"{problem}; {_MORE}. Upgrade the nodes to a release that can apply the batch"
             raise Refused(ErrorCode.UNSUPPORTED_VERSION, text)

@@ -22,7 +22,7 @@ from metadata_log.format.records import (
 )
 from metadata_log.image.metadata_image import EMPTY_IMAGE
 from metadata_log.image.replay import AppliedSkipped, Replay, ReplayStopped
-from metadata_log.image.skips import dropped_range, open_transaction
+from metadata_log.image.skips import dropped_range, lowest_level, open_transaction
 from tests.metadata_log.image.histories import LogWriter, uuid
 
 POISON = PartitionChange(uuid(99), 0, leader=1)
@@ -150,6 +150,16 @@ def test_bytes_that_look_like_an_end_are_no_end() -> None:
     assert dropped_range(begin, None, [lookalike, end]) == (0, end.end_offset)
     assert open_transaction([begin, lookalike]) == 0
     assert open_transaction([begin, lookalike, end]) is None
+
+
+def test_the_lowest_level_behind_a_batch_counts() -> None:
+    """A controller that applies the batch may have lowered the level since: nodes of an older release may be there."""
+    log = LogWriter()
+    named = log.batch(Topic(METADATA_VERSION, uuid(1)))
+    lower, higher = log.batch(FeatureLevel(METADATA_VERSION, 1), NoOp()), log.batch(LEVEL)
+    assert lowest_level(2, [named]) == 2
+    assert lowest_level(2, [named, unreadable(log), lower, higher]) == 1
+    assert lowest_level(1, [higher]) == 1
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -97,10 +97,8 @@ class BrokerLaws:
         hold(offset >= before, "F3 Monotone", f"{name} went back from {before} to {offset}")
         if offset != before:
             self._positions[key] = offset
-            known = self._history.digest_at(offset)
-            hold(
-                known == image.digest_bytes, "F6 Equivalence", f"{name} at {offset} has another state than the history"
-            )
+            known = self._history.agrees(offset, image.digest_bytes)
+            hold(known, "F6 Equivalence", f"{name} at {offset} has another state than the history")
         seen = self._watermarks.get(key, 0)
         hold(session.high_watermark >= seen, "F3 Monotone", f"{name} saw {seen}, then {session.high_watermark}")
         self._watermarks[key] = session.high_watermark
@@ -208,7 +206,7 @@ class BrokerLaws:
         if fetch.offset and answer.batches:
             hold(answer.previous_chain == history.chain_at(fetch.offset), "F2 NoGap", f"{who}: another chain")
         if answer.digest:
-            hold(answer.digest == history.digest_at(answer.digest_offset), "F6 Equivalence", f"{who}: digest at {end}")
+            hold(history.agrees(answer.digest_offset, answer.digest), "F6 Equivalence", f"{who}: digest at {end}")
 
     def _begun(self, fetch: MetadataFetch, answer: MetadataFetched, who: str) -> bytes:
         """The batch sent in parts, once the last part is sent.

@@ -68,7 +68,7 @@ class ClientLaws:
         law = "C6 SerializableRead"
         hold(as_of_offset >= at_least, law, f"a local read saw {as_of_offset}, after {at_least}")
         hold(
-            self._history.digest_at(as_of_offset) == image.digest_bytes,
+            self._history.agrees(as_of_offset, image.digest_bytes),
             law,
             f"a local read as of {as_of_offset} returned another state than the history's there",
         )
@@ -114,7 +114,7 @@ class ClientLaws:
             as_of_offset >= floor, law, f"a read saw {as_of_offset}, although {floor} was answered before it was asked"
         )
         hold(
-            self._history.digest_at(as_of_offset) == image.digest_bytes,
+            self._history.agrees(as_of_offset, image.digest_bytes),
             law,
             f"a read as of {as_of_offset} returned another state than the history's there",
         )

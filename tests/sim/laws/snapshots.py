@@ -43,15 +43,17 @@ class SnapshotLaws:
         before = self._applied.get(key, 0)
         if applied == before:
             return
-        law, who = "R13 StateMachineSafety", f"c{key[0]}"
-        hold(node.state.stopped is None, "M7 EveryRecordFits", f"{who}: {node.state.stopped}")
-        hold(applied > before, law, f"{who} went back from {before} to {applied}")
+        law, who, skips = "R13 StateMachineSafety", f"c{key[0]}", self._history.skips
+        stands = node.state.poison is not None and skips.may_stand_at(node.state.poison.batch, node.commit_target)
+        hold(node.state.stopped is None or stands, "M7 EveryRecordFits", f"{who}: {node.state.stopped}")
+        is_anew = applied < before and skips.may_go_back(before, applied)
+        hold(applied > before or is_anew, law, f"{who} went back from {before} to {applied}")
         shape = controller.log.shape
         on_disk = max(shape.flushed_end, shape.start.offset)
         hold(applied <= on_disk, "R13 AppliedIsDurable", f"{who} applied {applied}; on its disk is {on_disk}")
         hold(applied <= self._history.end, law, f"{who} applied {applied}; committed is {self._history.end}")
         self._applied[key] = applied
-        same = self._history.digest_at(image.provenance.offset) == image.digest_bytes
+        same = self._history.agrees(image.provenance.offset, image.digest_bytes)
         hold(same, law, f"{who} at {image.provenance.offset} has another state than the history")
 
     def about_to_install(self, controller: "SimController", end: OffsetAndEpoch) -> None:

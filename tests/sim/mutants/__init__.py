@@ -13,6 +13,7 @@ survives shows a law that is not checked, or a fault that never happens at the r
     eligible    eligible leader replicas
     features    levels of features, registrations of controllers
     transactions metadata transactions: what is between their markers
+    skips       batches that nobody can apply, and what becomes of them
     reassignments   what moves replicas from broker to broker
     modes       brokers that operators fence or drain
     placement   on how many brokers, and in which racks, a partition is placed
@@ -39,6 +40,7 @@ from tests.sim.mutants.placement import PLACEMENT
 from tests.sim.mutants.policies import POLICIES
 from tests.sim.mutants.reassignments import REASSIGNMENTS
 from tests.sim.mutants.requests import REQUESTS
+from tests.sim.mutants.skips import SKIPS
 from tests.sim.mutants.stories import STORIES
 from tests.sim.mutants.transactions import TRANSACTIONS
 from tests.sim.mutants.voters import VOTERS
@@ -61,6 +63,7 @@ MUTANTS: dict[str, Mutant] = {
     **STORIES,
     **FEATURES,
     **TRANSACTIONS,
+    **SKIPS,
 }
 
 

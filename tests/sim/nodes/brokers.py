@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
 OnAnswer: TypeAlias = Callable[[Answer], Input]
 
+STANDING_MS = 4_000.0
+"""How long after a skip a broker may still be given the batch: the answer may have been on its way, or the broker asleep."""
 LEADING_EVERY_MS = 300.0
 PROPOSAL_TIMEOUT_MS = 1_000
 WRONG_CHANCE = 0.1
@@ -142,6 +144,8 @@ class SimBroker:
             raise
         if recovered.dropped is not None:
             may_drop = self.is_damaged or self.disk.failed_reads > failed_reads
+            # Its log ends behind a poison batch, and in front of the record that skips the batch.
+            may_drop |= self.cluster.laws.history.skips.stops(recovered.dropped)
             hold(may_drop, "D2 CrashIsNotCorruption", f"{self.name} drops its store: {recovered.dropped}")
             self.cluster.coverage["broker store dropped at start"] += 1
             self.is_damaged = False
@@ -284,6 +288,8 @@ class SimBroker:
                 gave_up = reason.startswith("not registered within")  # a long outage, from its very start on
                 # The level rose while the registration of an old release was on its way.
                 gave_up |= "UNSUPPORTED_VERSION" in reason and self._release.was_overtaken()
+                # It stands in front of a batch that nobody has skipped yet, or just so.
+                gave_up |= self.cluster.laws.history.skips.stops(reason, self.cluster.now_ms - STANDING_MS)
                 hold(code == 0 or gave_up, "L7 BrokersLive", f"{self.name} gives up: {reason}")
                 self.cluster.coverage["broker gave up" if gave_up else "broker stopped"] += 1
 

@@ -256,6 +256,9 @@ class SimClient:
         self.submit(AlterConfigs((ConfigAlteration(resource_type, name, (operation,)),)), answered)
 
     def _mark(self) -> None:
+        if not self.cluster.poisoning.may_mark():
+            return
+
         def answered(answer: Answer, floor: Offset) -> None:
             if isinstance(answer, SnapshotMarked):
                 self.cluster.laws.clients.answered(answer.offset, floor)

@@ -39,6 +39,7 @@ from quorum.runtime.protocol.world import (
     RaftRequest,
     Read,
     ReplyTo,
+    SkipWanted,
     SnapshotWanted,
     Submission,
     Tick,
@@ -361,6 +362,7 @@ class SimController:
                 | Read(_, deadline_ms)
                 | LocalRead(_, _, deadline_ms)
                 | SnapshotWanted(_, _, deadline_ms)
+                | SkipWanted(_, _, deadline_ms)
             ):
                 due_ms = self.clock.until(deadline_ms)
             case BrokerFetch(fetch, _):
@@ -391,6 +393,10 @@ class SimController:
         if len(events) > 1:
             self.cluster.laws.forget_question()
         self._during(lambda node: node.turn(events, self.clock.now_ms(), self.clock.wall_ms()), what)
+
+    def poison(self, act: Callable[[Node, int, int], None]) -> None:
+        """A bug makes the active controller append what it should not."""
+        self._during(lambda node: act(node, self.clock.now_ms(), self.clock.wall_ms()), "poison")
 
     def _during(self, act: Callable[[Node], None], what: str) -> None:
         node = self.node
