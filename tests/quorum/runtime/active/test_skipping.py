@@ -172,6 +172,21 @@ def test_an_active_leader_drops_what_it_has_applied() -> None:
     assert replayed(lone.node).image == lone.node.state.committed
 
 
+def test_the_image_is_made_anew_from_the_newest_snapshot() -> None:
+    """A mark in front of the batch is no obstacle: its snapshot does not have the effect, and the log goes on from there."""
+    lone = started()
+    assert creates(lone, "first")
+    lone.turn(SnapshotWanted("a test", lone.new_reply_to(), lone.now_ms + 1_000))
+    settle(lone)
+    (snapshot,) = lone.node.snapshotter.store.list()
+    batch = poison(lone)
+    assert creates(lone, "second")
+    assert isinstance(skip(lone, batch, although_applied=True), BatchSkipped)
+    assert is_active(lone)
+    names = {topic.name for topic in lone.node.state.committed.topics()}
+    assert names == {"first", "second"} and snapshot.end.offset == batch.base_offset
+
+
 def test_a_batch_in_a_snapshot_is_not_skipped() -> None:
     """A mark behind the batch means that nodes which applied the batch have written a snapshot with its effect."""
     lone = started()
