@@ -11,7 +11,11 @@ from quorum.controller.partitions.reassignment import reassignments
 from quorum.controller.partitions.target_replicas import Assignment, finished, target_of
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import Decision
-from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignmentsReply, ContinueReassignments
+from quorum.controller.protocol.reassignment_commands import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsReply,
+    ContinueReassignments,
+)
 from tests.sim.mutants.patching import Mutant, patched
 
 _build = PartitionChangeBuilder.build
@@ -41,8 +45,8 @@ def _unnoticed(self: PartitionChangeBuilder) -> PartitionChange | None:
     return change._replace(leader=None) if is_same and change is not None else change
 
 
-def _slices_that_stand_alone(rest: ContinueReassignments, config: ControllerConfig) -> Decision:
-    return replace(_next(rest, config), transaction="")
+def _none(command: AlterPartitionReassignments, config: ControllerConfig) -> str:
+    return ""
 
 
 def _first_slice_only(rest: ContinueReassignments, config: ControllerConfig) -> Decision:
@@ -78,7 +82,7 @@ REASSIGNMENTS: dict[str, Mutant] = {
     ),
     "reassigned-in-parts": Mutant(
         "the slices of a large reassignment take effect one by one",
-        lambda: patched(reassignments, "_next", _slices_that_stand_alone),
+        lambda: patched(reassignments, "_transaction_of", _none),
     ),
     "half-of-a-reassignment-acknowledged": Mutant(
         "a large reassignment is acknowledged as a whole when its first slice is written",
