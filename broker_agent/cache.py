@@ -19,10 +19,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NO_LEADER, ZERO_UUID, Epoch, NodeId, Offset, Uuid
+from metadata_log.format.ids import NO_LEADER, Epoch, NodeId, Offset, Uuid
 from metadata_log.format.partition_state import PartitionState
 from metadata_log.format.records import RegisterBroker
 from metadata_log.image.changes import Changes
+from metadata_log.image.log_directories import offline_replicas
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from metadata_log.image.topic_image import TopicImage
 
@@ -166,15 +167,7 @@ class MetadataView:
 
     def _offline(self, replicas: tuple[NodeId, ...], directories: tuple[Uuid, ...]) -> tuple[NodeId, ...]:
         """The replicas whose broker is not alive, or no longer has the replica's log directory."""
-        alive = self.alive_brokers()
-        if not directories:
-            return tuple([replica for replica in replicas if replica not in alive])
-        offline = []
-        for replica, directory in zip(replicas, directories, strict=True):
-            registration = alive.get(replica)
-            if registration is None or (directory != ZERO_UUID and directory not in registration.log_dirs):
-                offline.append(replica)
-        return tuple(offline)
+        return offline_replicas(self.alive_brokers(), replicas, directories)
 
     def offline_replicas(self, topic: str, partition: int) -> tuple[NodeId, ...]:
         """The replicas that cannot be read now; empty if there is no such partition."""

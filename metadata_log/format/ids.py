@@ -36,6 +36,11 @@ NO_LEADER: NodeId = -1
 
 ZERO_UUID: Uuid = bytes(16)
 
+UNASSIGNED_DIRECTORY: Uuid = ZERO_UUID
+"""The log directory of a replica whose broker has not said where the replica is. Such a replica counts as online."""
+LOST_DIRECTORY: Uuid = bytes(15) + b"\x01"
+"""The log directory of a replica that was in a failed directory before the broker could say where it was (KIP-858)."""
+
 
 class OffsetAndEpoch(NamedTuple):
     """A place in the log: `offset` is exclusive, `epoch` is the epoch of the record just below (0 if no record is

@@ -32,6 +32,7 @@ LEADER: Final = 4
 RECOVERY_STATE: Final = 5
 LEADER_EPOCH: Final = 6
 PARTITION_EPOCH: Final = 7
+DIRECTORIES: Final = 8
 ELR: Final = 9
 LAST_KNOWN_ELR: Final = 10
 """Positions in a state of the fields that code reads one by one."""

@@ -32,6 +32,7 @@ from quorum.controller.features.bootstrap import bootstrap_features
 from quorum.controller.features.controllers import register_controller
 from quorum.controller.features.updates import update_features
 from quorum.controller.partitions.alter_partition import alter_partitions
+from quorum.controller.partitions.directory_assignments import assign_replicas
 from quorum.controller.partitions.leadership.balancing import Balancing
 from quorum.controller.partitions.leadership.elections import elect_leaders
 from quorum.controller.partitions.reassignment.reassignments import alter_reassignments
@@ -52,6 +53,7 @@ from quorum.controller.protocol.commands import (
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.config_commands import AlterConfigs, ContinueConfigs
 from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.directory_commands import AssignReplicasToDirs, ContinueDirectoryLoss
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
@@ -77,6 +79,7 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     AlterConfigs,
     ContinueConfigs,
     AlterPartition,
+    AssignReplicasToDirs,
     ElectLeaders,
     AlterPartitionReassignments,
     ContinueReassignments,
@@ -155,6 +158,9 @@ class Controller:
             case AlterPartition():
                 brokers.identified(image, command.broker_id, command.broker_epoch)
                 return alter_partitions(image, command, brokers.views.of(image), self.config)
+            case AssignReplicasToDirs():
+                brokers.identified(image, command.broker_id, command.broker_epoch)
+                return assign_replicas(image, command, brokers.views.of(image), self.config)
             case ElectLeaders():
                 return elect_leaders(image, command, brokers.views.of(image), self.config)
             case AlterPartitionReassignments() | ContinueReassignments():
@@ -172,6 +178,8 @@ class Controller:
                 return brokers.change_mode(image, command, now_ms)
             case ContinueFencing():
                 return brokers.continue_fencing(image, command, now_ms)
+            case ContinueDirectoryLoss():
+                return brokers.continue_directory_loss(image, command, now_ms)
             case FenceExpiredBrokers():
                 return brokers.fence_expired(image, now_ms)
             case ContinueShutdown():

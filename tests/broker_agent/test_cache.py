@@ -113,6 +113,7 @@ def test_a_replica_in_a_directory_that_its_broker_lost_is_offline() -> None:
     """KIP-858. A replica that was not assigned to a directory yet is not."""
     good, lost = b"g" * 16, b"l" * 16
     cluster = Cluster()
+    cluster.write(FeatureLevel("metadata.version", 2))
     cluster.write(broker(1, "PLAIN", log_dirs=(good,)), broker(2, "PLAIN", log_dirs=(good,)))
     cluster.write(Topic("a", topic_id("a")), partition("a", 0, (1, 2), 1, directories=(good, lost)))
     cluster.write(Topic("b", topic_id("b")), partition("b", 0, (1, 2), 1, directories=(ZERO_UUID, good)))

@@ -77,7 +77,13 @@ RECORD_LEVELS: Final[dict[type, int]] = {
 }
 """Record class -> the level that every record of the class needs."""
 
-_PARTITION_FIELDS: Final = {"removing_replicas": 2, "adding_replicas": 2, "elr": 2, "last_known_elr": 2}
+_PARTITION_FIELDS: Final = {
+    "removing_replicas": 2,
+    "adding_replicas": 2,
+    "directories": 2,
+    "elr": 2,
+    "last_known_elr": 2,
+}
 
 FIELD_LEVELS: Final[dict[type, dict[str, int]]] = {Partition: _PARTITION_FIELDS, PartitionChange: _PARTITION_FIELDS}
 """Record class -> field -> the level that a record needs in which the field is neither None nor empty."""

@@ -3,8 +3,9 @@
     fencing      takes the broker out of every ISR and every leadership first, and writes the fence record last
     shutdown     writes the flag first, which makes the broker inactive, and moves its partitions then
     unfencing    writes its record first; then partitions without a leader may elect the broker
+    a lost log directory is a fencing of the replicas in it alone (`lost_directories`)
 
-Each of the three may take several batches. During a fencing the broker is barred: its registration still says unfenced, but the
+Each of these may take several batches. During a fencing the broker is barred: its registration still says unfenced, but the
 controller gives the broker no leadership and no place in an ISR (M3; `departures`).
 
 The progress is soft state of this object. For example controller 1 loses its leadership when it has moved half of broker 7's
@@ -16,11 +17,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NodeId, Offset, id_shown, uuid_text
+from metadata_log.format.ids import NodeId, Offset, Uuid, id_shown, uuid_text
 from metadata_log.format.records import (
     NO_MODE,
     BrokerMode,
-    BrokerRegistrationChange,
     Config,
     MetadataRecord,
     RegisterBroker,
@@ -30,6 +30,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.admission import check_may_be_fenced, check_may_be_unregistered
 from quorum.controller.brokers.contact import BrokerState, Next, next_state, state_of
 from quorum.controller.brokers.departures import Cause, Departures
+from quorum.controller.brokers.lost_directories import LostDirectories
 from quorum.controller.brokers.modes import Modes, check_reason, knows_modes
 from quorum.controller.brokers.registration import check_registration, may_have_lost_records, registration_record
 from quorum.controller.brokers.returns import Returns
@@ -57,6 +58,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import NOTHING_NEW, ControllerError, Decision
+from quorum.controller.protocol.directory_commands import ContinueDirectoryLoss
 from quorum.controller.protocol.happenings import (
     BrokerFenced,
     BrokerOnline,
@@ -81,6 +83,7 @@ class Brokers:
         self._departures = Departures(config, self.views)
         self._shutdowns = Shutdowns(config, self.sessions, self.views, self._state_records)
         self._returns = Returns(config, self.views)
+        self._lost_directories = LostDirectories(config, self.views)
         self._modes = Modes(config, self.views, self._state_records, self._returns)
 
     def at(self, wall_ms: int) -> None:
@@ -99,6 +102,7 @@ class Brokers:
         self._departures.clear()
         self._shutdowns.clear()
         self._returns.clear()
+        self._lost_directories.clear()
         self._modes.clear()
 
     # --- registration ----------------------------------------------------------------------------------------------
@@ -167,6 +171,7 @@ class Brokers:
         self._shutdowns.forget(broker_id)
         self._returns.forget(broker_id)
         self._departures.forget(broker_id)
+        self._lost_directories.forget(broker_id)
 
     def identified(self, image: MetadataImage, broker_id: NodeId, broker_epoch: int) -> RegisterBroker:
         """Returns the registration with this epoch. Raises ControllerError; then the request has no effect (M2)."""
@@ -192,8 +197,12 @@ class Brokers:
         self._forget(broker.broker_id)
         why, silent_ms, _ = left.cause
         fence = self._state_records.change(image, broker, why, fenced=True)
-        fenced = BrokerFenced(broker.broker_id, broker.broker_epoch, why, silent_ms)
-        return Decision((*left.changes, fence), reply, happenings=(fenced, *left.happenings))
+        story: tuple[Happening, ...] = (BrokerFenced(broker.broker_id, broker.broker_epoch, why, silent_ms),)
+        if why is StateReason.LOG_DIRECTORIES_LOST and broker.log_dirs:
+            fence = fence._replace(log_dirs=())
+            lost = LogDirectoriesLost(broker.broker_id, broker.broker_epoch, lost=len(broker.log_dirs), left=0)
+            story = (lost, *story)
+        return Decision((*left.changes, fence), reply, happenings=(*story, *left.happenings))
 
     def change_mode(
         self, image: MetadataImage, command: FenceBroker | DrainBroker | EndBrokerMode, now_ms: int
@@ -276,6 +285,8 @@ class Brokers:
             self._forget(broker_id)
         if self.sessions.first_expired(image, now_ms) is not None:
             return FenceExpiredBrokers()
+        for broker_id in self._lost_directories.stalled(now_ms):
+            return ContinueDirectoryLoss(broker_id)
         return ElectLeaderless() if self._returns.looks else None
 
     def next_deadline_ms(self) -> int | None:
@@ -285,6 +296,7 @@ class Brokers:
         deadlines = (
             self.sessions.next_deadline_ms(),
             self._departures.next_deadline_ms(),
+            self._lost_directories.next_deadline_ms(),
             self._modes.next_deadline_ms(),
         )
         return min([deadline_ms for deadline_ms in deadlines if deadline_ms is not None], default=None)
@@ -300,9 +312,10 @@ class Brokers:
         broker, session = self.hear(image, contact, now_ms)
         if contact.broker_id in self._departures:
             return NOTHING_NEW
-        if contact.offline_log_dirs and not set(broker.log_dirs).isdisjoint(contact.offline_log_dirs):
-            return self._lose_log_dirs(image, broker, contact, now_ms)
-        if not broker.log_dirs and not broker.fenced:  # a failover has cut the fencing of `_lose_log_dirs` short
+        lost = frozenset(broker.log_dirs).intersection(contact.offline_log_dirs)
+        if lost:
+            return self._lose_log_dirs(image, broker, lost, now_ms)
+        if not broker.log_dirs and not broker.fenced:  # a controller of release 0.1.0 has died during the fencing
             cause = Cause(StateReason.LOG_DIRECTORIES_LOST, is_unclean=True)
             return self._fence(image, broker, cause, BrokerContactReply(), now_ms)
         if broker.fenced or broker.in_controlled_shutdown or contact.wants_fence or contact.wants_shut_down:
@@ -377,23 +390,24 @@ class Brokers:
         return Decision(elected.changes, FollowUpReply(), elected.then, elected.happenings)
 
     def _lose_log_dirs(
-        self, image: MetadataImage, broker: RegisterBroker, contact: BrokerContact, now_ms: int
+        self, image: MetadataImage, broker: RegisterBroker, lost: frozenset[Uuid], now_ms: int
     ) -> Decision:
-        """Takes the lost directories out of the registration, and fences a broker that has none left, until its next process.
+        """Decides on directories that a broker reports as offline. A broker that has none left is fenced, until its next process.
 
-        Only the broker knows which replicas were in a directory, because the broker places them. So the broker itself gives up
-        their leaderships.
+        While the loss is under way the broker repeats its report in every fetch.
         """
-        kept = tuple(log_dir for log_dir in broker.log_dirs if log_dir not in contact.offline_log_dirs)
-        change = BrokerRegistrationChange(broker.broker_id, broker.broker_epoch, log_dirs=kept)
-        lost = LogDirectoriesLost(
-            broker.broker_id, broker.broker_epoch, lost=len(broker.log_dirs) - len(kept), left=len(kept)
-        )
-        if kept or broker.fenced:
-            return Decision((change,), BrokerContactReply(), happenings=(lost,))
+        known = self._lost_directories.under_way(broker.broker_id)
+        if lost <= known:
+            return NOTHING_NEW
+        lost |= known
+        if broker.fenced or not lost.issuperset(broker.log_dirs):
+            return self._lost_directories.lose(image, broker, lost, now_ms)
         cause = Cause(StateReason.LOG_DIRECTORIES_LOST, is_unclean=True)
-        fencing = self._fence(image, broker, cause, BrokerContactReply(), now_ms)
-        return Decision((change, *fencing.records), fencing.reply, fencing.then, (lost, *fencing.happenings))
+        return self._fence(image, broker, cause, BrokerContactReply(), now_ms)
+
+    def continue_directory_loss(self, image: MetadataImage, command: ContinueDirectoryLoss, now_ms: int) -> Decision:
+        """Decides the next slice of a loss that is under way; else nothing."""
+        return self._lost_directories.go_on(image, command.broker_id, now_ms)
 
     # --- controlled shutdown ---------------------------------------------------------------------------------------
 

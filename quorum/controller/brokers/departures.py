@@ -100,7 +100,7 @@ class Departures:
             is_eligible = is_unclean and broker_id in visited.state[ELR]
             if broker_id not in visited.state[ISR] and not is_eligible:
                 return None
-            builder = visited.builder(image, view.active, view.resting, self._config)
+            builder = visited.builder(image, view, self._config)
             return (builder.distrusting(broker_id) if is_unclean else builder.without(broker_id)).build()
 
         walk, cause = departure

@@ -159,7 +159,7 @@ class Modes:
         def give_up(visited: Visited) -> PartitionChange | None:
             if visited.state[LEADER] != broker_id:
                 return None
-            change = visited.builder(image, view.active, view.resting, self._config).build()
+            change = visited.builder(image, view, self._config).build()
             drain.remaining += change is None
             return change
 

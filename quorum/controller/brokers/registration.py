@@ -13,7 +13,7 @@ A broker's epoch is the offset of its registration record. So the reply has the 
 from typing import Final
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NODE_ID_MAX, uuid_text
+from metadata_log.format.ids import LOST_DIRECTORY, NODE_ID_MAX, UNASSIGNED_DIRECTORY, uuid_text
 from metadata_log.format.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE, Endpoint, FeatureRange, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.commands import RegisterBrokerCommand
@@ -84,6 +84,8 @@ def _log_dir_problem(image: MetadataImage, command: RegisterBrokerCommand) -> st
     if len(set(log_dirs)) != len(log_dirs):
         return f"log directory {uuid_text(next(each for each in log_dirs if log_dirs.count(each) > 1))} is named twice"
     wanted = set(log_dirs)
+    if not wanted.isdisjoint((UNASSIGNED_DIRECTORY, LOST_DIRECTORY)):
+        return "the log directory id of all zeros, and the next one, are reserved: draw a random id"
     for broker in image.brokers.unordered_values():
         if broker.broker_id != command.broker_id and not wanted.isdisjoint(broker.log_dirs):
             shared = next(each for each in log_dirs if each in broker.log_dirs)

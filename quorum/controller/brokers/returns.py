@@ -101,16 +101,16 @@ class Returns:
     def _slice(
         self, walk: PartitionWalk, image: MetadataImage, active: frozenset[NodeId], now_ms: int
     ) -> tuple[PartitionChange, ...]:
-        resting = self._views.of(image).resting
+        view = self._views.of(image)
 
         def elect(visited: Visited) -> PartitionChange | None:
             leader = visited.state[LEADER]
             if leader == NO_LEADER:
-                return visited.builder(image, active, resting, self._config).build()
-            if leader not in resting and not is_reassigning(visited.state):
+                return visited.builder(image, view, self._config, active).build()
+            if leader not in view.resting and not is_reassigning(visited.state):
                 return None
             # A leader that is shutting down leads on until another can (`shutdowns`).
-            return visited.builder(image, active | {leader}, resting, self._config).build()
+            return visited.builder(image, view, self._config, active | {leader}).build()
 
         return tuple(walk.step(image, elect, self._config, now_ms))
 

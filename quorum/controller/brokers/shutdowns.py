@@ -117,11 +117,12 @@ class Shutdowns:
                 return None
             if state[LEADER] == broker_id:
                 leads = True
-                if active.isdisjoint(state[ISR]) and active.isdisjoint(state[ELR]):
-                    if not active.isdisjoint(state[REPLICAS]):
+                others = view.present(state, active)
+                if others.isdisjoint(state[ISR]) and others.isdisjoint(state[ELR]):
+                    if not others.isdisjoint(state[REPLICAS]):
                         shutdown.held_by.append((visited.topic.topic_id, visited.partition))
                     return None
-            return visited.builder(image, active, view.resting, self._config).without(broker_id).build()
+            return visited.builder(image, view, self._config, active).without(broker_id).build()
 
         changes: list[PartitionChange] = []
         for index, (topic_id, partition) in enumerate(held_before):

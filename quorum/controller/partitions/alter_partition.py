@@ -165,9 +165,8 @@ def _alter(
     _check_isr(state, alteration, isr)
     _check_members(image, state, alteration, view)
     rules = ElectionRules(image, config, topic.name)
-    builder = PartitionChangeBuilder(
-        alteration.topic_id, alteration.partition, state, view.active | {command.broker_id}, view.resting, rules
-    )
+    present = view.present(state, view.active | {command.broker_id})
+    builder = PartitionChangeBuilder(alteration.topic_id, alteration.partition, state, present, view.resting, rules)
     return state, builder.with_isr(isr, alteration.leader_recovery_state).build()
 
 
@@ -229,7 +228,9 @@ def _check_isr(state: PartitionState, alteration: PartitionAlteration, isr: tupl
 def _check_members(
     image: MetadataImage, state: PartitionState, alteration: PartitionAlteration, view: BrokerView
 ) -> None:
-    """Checks that each new member is active, in the incarnation that the leader saw. A departing leader may stay (M3)."""
+    """Checks that each new member is active, in the incarnation that the leader saw, and that its log directory is online. A
+    departing leader may stay (M3)."""
+    present = view.present(state, view.active)
     for broker_id, broker_epoch in ((member.broker_id, member.broker_epoch) for member in alteration.new_isr):
         broker: RegisterBroker | None = image.brokers.get(broker_id)
         problem: str | None = None
@@ -239,5 +240,7 @@ def _check_members(
             problem = f"is registered with epoch {broker.broker_epoch}, and not {broker_epoch}"
         elif broker_id not in view.active and broker_id != state[LEADER]:
             problem = "is fenced or shutting down"
+        elif broker_id not in present and broker_id != state[LEADER]:
+            problem = "has its replica in a log directory that is offline"
         if problem is not None:
             raise Rejected(ErrorCode.INELIGIBLE_REPLICA, f"broker {broker_id} can't be in the ISR: it {problem}")

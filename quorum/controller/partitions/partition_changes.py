@@ -3,6 +3,9 @@
 The first rule that fits decides. *Active* means registered, unfenced, not shutting down, and not being fenced now. A *resting*
 broker is in maintenance, or is being drained.
 
+A replica in an offline log directory counts as one on an inactive broker: the caller leaves it out of `active`
+(`broker_view.present`).
+
     1  The leader is active, in the ISR, and does not rest: it stays leader.
     2  The first replica of the assignment that is active and in the ISR becomes leader. A resting broker leads only if all active
        members of the ISR rest; then the leader stays, if it is one of them. So maintenance causes no outage.
@@ -65,6 +68,7 @@ class PartitionChangeBuilder:
     __slots__ = (
         "_active",
         "_assignment",
+        "_directories",
         "_distrusted",
         "_elr",
         "_is_unclean",
@@ -99,6 +103,7 @@ class PartitionChangeBuilder:
         self._elr: NodeIds = state[ELR]
         self._last_known: NodeIds = state[LAST_KNOWN_ELR]
         self._recovery_state: int = state[RECOVERY_STATE]
+        self._directories: tuple[Uuid, ...] | None = None
         self._distrusted: NodeId = NO_LEADER
         self._is_unclean = False
 
@@ -114,6 +119,16 @@ class PartitionChangeBuilder:
         assert self._rules.keeps_elr, "without ELR the last member of an ISR stays"
         self._distrusted = broker_id
         return self.without(broker_id)
+
+    def leaving(self, broker_id: NodeId) -> "PartitionChangeBuilder":
+        """Takes a broker that has lost the replica out of the ISR, and out of the ELR if the cluster keeps one."""
+        return self.distrusting(broker_id) if self._rules.keeps_elr else self.without(broker_id)
+
+    def with_directories(self, directories: tuple[Uuid, ...]) -> "PartitionChangeBuilder":
+        """Records the log directories of the replicas, one for each. `active` is as of these directories."""
+        assert len(directories) == len(self._state[REPLICAS])
+        self._directories = directories
+        return self
 
     def with_isr(self, isr: NodeIds, recovery_state: int) -> "PartitionChangeBuilder":
         """Takes the ISR that the leader proposes."""
@@ -157,10 +172,18 @@ class PartitionChangeBuilder:
             removing_replicas=None if after.removing == before.removing else after.removing,
             adding_replicas=None if after.adding == before.adding else after.adding,
             leader_recovery_state=self._recovery_state if is_recovery_told else None,
+            directories=self._aligned(after.replicas),
             elr=None if self._elr == state[ELR] else self._elr,
             last_known_elr=None if self._last_known == state[LAST_KNOWN_ELR] else self._last_known,
         )
         return None if all(each is None for each in change[2:]) else change
+
+    def _aligned(self, replicas: NodeIds) -> tuple[Uuid, ...] | None:
+        """The directories that `with_directories` has named, in the order of the replicas after the change."""
+        if self._directories is None:
+            return None
+        known = dict(zip(self._state[REPLICAS], self._directories, strict=True))
+        return tuple([known[replica] for replica in replicas])
 
     def _elected(self) -> NodeId:
         leader, active = self._state[LEADER], self._active

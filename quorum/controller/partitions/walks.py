@@ -14,6 +14,7 @@ from metadata_log.format.partition_state import REPLICAS, PartitionState
 from metadata_log.format.records import PartitionChange
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import CHUNK_PARTITIONS, TopicImage
+from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.election_rules import ElectionRules
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
 from quorum.controller.partitions.replica_moves import ReplicaMoves
@@ -35,14 +36,16 @@ class Visited(NamedTuple):
     walk: "PartitionWalk | None" = None
 
     def builder(
-        self, image: MetadataImage, active: Set[NodeId], resting: Set[NodeId], config: ControllerConfig
+        self, image: MetadataImage, view: BrokerView, config: ControllerConfig, active: Set[NodeId] | None = None
     ) -> PartitionChangeBuilder:
-        """A builder for a change of the partition, with the topic's rules."""
+        """A builder for a change of the partition, with the topic's rules. `active`: the brokers that may lead, if not all that
+        `view` has."""
         topic = self.topic
         if self.walk is not None:
             self.walk.built += 1
         rules = ElectionRules(image, config, topic.name)
-        return PartitionChangeBuilder(topic.topic_id, self.partition, self.state, active, resting, rules)
+        present = view.present(self.state, view.active if active is None else active)
+        return PartitionChangeBuilder(topic.topic_id, self.partition, self.state, present, view.resting, rules)
 
 
 class PartitionWalk:

@@ -16,6 +16,11 @@ from metadata_log.format.records import (
     FeatureRange,
 )
 from quorum.controller.protocol.config_commands import AlterConfigs, AlterConfigsReply, ContinueConfigs
+from quorum.controller.protocol.directory_commands import (
+    AssignReplicasToDirs,
+    AssignReplicasToDirsReply,
+    ContinueDirectoryLoss,
+)
 from quorum.controller.protocol.election_commands import (
     BalanceLeaders,
     ElectLeaders,
@@ -261,10 +266,12 @@ Command: TypeAlias = (
     | UnregisterBroker
     | ContinueFencing
     | ContinueShutdown
+    | ContinueDirectoryLoss
     | ElectLeaderless
     | RegisterControllerCommand
     | AllocateProducerIds
     | AlterPartition
+    | AssignReplicasToDirs
     | ElectLeaders
     | AlterPartitionReassignments
     | ContinueReassignments
@@ -288,6 +295,7 @@ CommandReply: TypeAlias = (
     | RegisterControllerReply
     | AllocateProducerIdsReply
     | AlterPartitionReply
+    | AssignReplicasToDirsReply
     | ElectLeadersReply
     | AlterPartitionReassignmentsReply
     | UpdateFeaturesReply

@@ -166,6 +166,15 @@ class LogDirectoriesLost:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicasAssigned:
+    """A broker has said in which log directories `replicas` of its replicas are."""
+
+    kind: ClassVar[str] = "replicas assigned to directories"
+    broker_id: NodeId
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicasMoved:
     """All partition changes that follow from a broker's change of state, over all their batches (`replica_moves`).
 
@@ -333,6 +342,7 @@ Happening: TypeAlias = (
     | BrokerModeSet
     | BrokerModeEnded
     | LogDirectoriesLost
+    | ReplicasAssigned
     | ReplicasMoved
     | IsrShrunk
     | IsrGrown
@@ -350,7 +360,7 @@ Happening: TypeAlias = (
 
 FREQUENT: Final = (
     TopicsCreated, PartitionsAdded, TopicsDeleted, ConfigsChanged, IsrShrunk, IsrGrown, LeadersElected,
-    ReassignmentsAltered, ReassignmentsFinished,
+    ReassignmentsAltered, ReassignmentsFinished, ReplicasAssigned,
 )  # fmt: skip
 """The kinds of which a client or a broker may cause any number."""
 

@@ -15,6 +15,7 @@ from metadata_log.format.records import (
     Partition,
 )
 from metadata_log.image.delta import MetadataDelta
+from metadata_log.image.log_directories import offline_replicas
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 from quorum.controller.brokers.contact import BrokerState, state_of
 from quorum.controller.controller import Controller
@@ -185,7 +186,8 @@ class Cluster:
 
     def check_laws(self) -> None:
         """M3 and M4: who is fenced leads nothing and stands in an ISR only as its last member. M10: so does who was fenced by an
-        operator, and who is in maintenance leads only where no other can, but for what the controller still looks for."""
+        operator, and who is in maintenance leads only where no other can, but for what the controller still looks for. M14: nor
+        does a replica in an offline log directory."""
         modes, brokers = self.image.broker_modes, self.image.brokers
         assert all(brokers[each].fenced for each in modes if modes[each].mode == FENCED_MODE), modes
         for topic in self.image.topics():
@@ -194,6 +196,9 @@ class Cluster:
                     others = {each for each in partition.isr if each in brokers and each not in modes}
                     idle = [each for each in others if state_of(brokers[each]) is BrokerState.ONLINE]
                     assert set(idle) <= self.controller._brokers.views._barred, partition
+                offline = offline_replicas(self.image.brokers, partition.replicas, partition.directories)
+                assert partition.leader not in offline, partition
+                assert len(partition.isr) == 1 or set(partition.isr).isdisjoint(offline), partition
                 for member in partition.isr:
                     broker = self.image.brokers.get(member)
                     if broker is None or broker.fenced:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from metadata_log.format.batch import encode
 from metadata_log.format.codec import decode_batch, encode_records
 from metadata_log.format.errors import BatchTooLarge
-from metadata_log.format.ids import NODE_ID_MAX
+from metadata_log.format.ids import LOST_DIRECTORY, NODE_ID_MAX
 from metadata_log.format.records import (
     BROKER_RESOURCE,
     FEATURES,
@@ -53,6 +53,11 @@ from quorum.controller.protocol.config_commands import (
     ConfigOperationKind,
 )
 from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.directory_commands import (
+    AssignReplicasToDirs,
+    ContinueDirectoryLoss,
+    DirectoryAssignment,
+)
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode, Mode
@@ -239,6 +244,18 @@ def alterations(draw: st.DrawFn, image: MetadataImage) -> Command:
     return AlterPartition(broker_id, broker_epoch, tuple(altered))
 
 
+@st.composite
+def assignments(draw: st.DrawFn, image: MetadataImage) -> Command:
+    """Of replicas that there are, or not, to directories that there are, or not."""
+    broker_id, broker_epoch, _ = draw(identified(image))
+    topic_ids = st.sampled_from([topic.topic_id for topic in image.topics()] or [bytes(16)])
+    known = [each for broker in image.brokers.values() for each in broker.log_dirs]
+    directory = st.one_of(st.sampled_from([*known, LOST_DIRECTORY]), ANY_BYTES)
+    number = st.one_of(st.integers(0, 2), ANY_NUMBER)
+    wanted = st.builds(DirectoryAssignment, st.one_of(topic_ids, ANY_BYTES), number, directory)
+    return AssignReplicasToDirs(broker_id, broker_epoch, draw(some(wanted)))
+
+
 def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
     """Each of the closed union: whoever adds one adds it here."""
     topic = st.builds(NewTopic, ANY_NAME, COUNT, COUNT, st.one_of(st.just(()), ASSIGNMENT), some(st.tuples(KEY, VALUE)))
@@ -264,6 +281,8 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
         st.builds(EndBrokerMode, ANY_BROKER, st.sampled_from(Mode), st.booleans()),
         st.builds(UnregisterBroker, ANY_BROKER),
         st.builds(ContinueFencing, ANY_BROKER),
+        assignments(image),
+        st.builds(ContinueDirectoryLoss, ANY_BROKER),
         st.builds(ContinueShutdown, ANY_BROKER),
         st.builds(ElectLeaderless, st.one_of(st.none(), ANY_BROKER)),
         st.builds(FenceExpiredBrokers),

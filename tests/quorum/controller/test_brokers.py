@@ -162,6 +162,7 @@ BAD_REGISTRATIONS = [
     (replace(registration(1), rack=""), ErrorCode.INVALID_REGISTRATION, "a rack has 1 to 255 characters, not 0"),
     (replace(registration(1), log_dirs=()), ErrorCode.INVALID_REGISTRATION, "0 log directories"),
     (replace(registration(1), log_dirs=(b"x",)), ErrorCode.INVALID_REGISTRATION, "must be 16 bytes"),
+    (replace(registration(1), log_dirs=(bytes(16),)), ErrorCode.INVALID_REGISTRATION, "are reserved"),
     (
         replace(registration(1), log_dirs=(b"1" * 16,) * 2),
         ErrorCode.INVALID_REGISTRATION,
@@ -563,11 +564,12 @@ def test_a_broker_without_log_directories_stays_fenced() -> None:
 
 
 @pytest.mark.parametrize("stops", [False, True])
-def test_a_broker_without_log_directories_is_fenced_by_the_next_controller(stops: bool) -> None:
-    """A fencing that a failover cut short begins again, although the registration has no directory left to lose.
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_broker_without_log_directories_is_fenced_by_the_next_controller(stops: bool, is_old: bool) -> None:
+    """A fencing that a failover cut short begins again.
 
-    1. Broker 0 leads 200 partitions, and loses its only log directory. Controller 1 writes the first slice: the broker has no
-       directory any more, and is not fenced yet.
+    1. Broker 0 leads 200 partitions, and loses its only log directory. Controller 1 writes the first slice: the broker is not
+       fenced yet. A controller of release 0.1.0 has taken the directory out of the registration already.
     2. Controller 1 loses its leadership. Controller 2 knows nothing of the fencing.
     3. Broker 0 is heard: controller 2 fences broker 0, for the same reason. A broker that is shutting down, and waits for broker
        1 to catch up, is fenced, too.
@@ -581,11 +583,13 @@ def test_a_broker_without_log_directories_is_fenced_by_the_next_controller(stops
         cluster.contact(0, wants_shut_down=True)
     said = cluster.said_by(0, wants_shut_down=stops, offline_log_dirs=lost)
     cluster.fold(cluster.controller.decide(cluster.image, said, cluster.now_ms))
-    assert (cluster.image.brokers[0].log_dirs, cluster.image.brokers[0].fenced) == ((), False)
+    assert (cluster.image.brokers[0].log_dirs, cluster.image.brokers[0].fenced) == (lost, False)
+    if is_old:
+        cluster.append(BrokerRegistrationChange(0, cluster.image.brokers[0].broker_epoch, log_dirs=()))
 
     cluster.controller.activate(cluster.image, cluster.now_ms)
     told = cluster.run(cluster.said_by(0, wants_shut_down=stops, offline_log_dirs=lost)).happenings
-    assert cluster.image.brokers[0].fenced
+    assert (cluster.image.brokers[0].log_dirs, cluster.image.brokers[0].fenced) == ((), True)
     assert cluster.leaders("t") == [NO_LEADER] * 200
     assert [each.why for each in told if isinstance(each, BrokerFenced)] == [StateReason.LOG_DIRECTORIES_LOST]
 

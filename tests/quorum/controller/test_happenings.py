@@ -40,6 +40,7 @@ from quorum.controller.protocol.config_commands import (
     ConfigOperationKind,
     ContinueConfigs,
 )
+from quorum.controller.protocol.directory_commands import AssignReplicasToDirs, ContinueDirectoryLoss
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
 from quorum.controller.protocol.happenings import Happening, Registration, StateReason
@@ -332,7 +333,7 @@ TELLING: Final = {
     FenceExpiredBrokers, FenceBroker, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
     RegisterControllerCommand, AlterPartition, ElectLeaders, BalanceLeaders, AlterPartitionReassignments,
     ContinueReassignments, UpdateFeatures,
-    DrainBroker, EndBrokerMode,
+    DrainBroker, EndBrokerMode, AssignReplicasToDirs, ContinueDirectoryLoss,
 }  # fmt: skip
 """Commands whose records are told: `test_any_command` holds all of them to it."""
 SILENT: Final = {AllocateProducerIds}

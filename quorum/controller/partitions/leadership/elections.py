@@ -106,7 +106,9 @@ def _check_request(command: ElectLeaders, config: ControllerConfig) -> None:
 def may_return_to_preferred(state: PartitionState, view: BrokerView) -> bool:
     """Tells whether the preferred replica does not lead, and a clean election would elect it."""
     preferred = state[REPLICAS][0]
-    return state[LEADER] != preferred and preferred in state[ISR] and preferred in view.may_lead
+    if state[LEADER] == preferred or preferred not in state[ISR]:
+        return False
+    return preferred in view.present(state, view.may_lead)
 
 
 def _elect(
@@ -137,7 +139,8 @@ def _elect(
         case ElectionType.UNCLEAN:
             leader = _uncleanly_elected(state, view, command.leader_id)
             rules = ElectionRules(image, config, topic.name)
-            builder = PartitionChangeBuilder(topic.topic_id, place.partition, state, view.active, view.resting, rules)
+            present = view.present(state, view.active)
+            builder = PartitionChangeBuilder(topic.topic_id, place.partition, state, present, view.resting, rules)
             change = builder.led_uncleanly_by(leader).build()
             assert change is not None
             return change
@@ -159,6 +162,8 @@ def _check_clean(state: PartitionState, view: BrokerView, leader: NodeId, who: s
     if leader not in view.may_lead:
         why = "in maintenance" if leader in view.active else "fenced or shutting down"
         raise Rejected(unavailable, f"{who} is {why}")
+    if leader not in view.present(state, view.may_lead):
+        raise Rejected(unavailable, f"{who} has its replica in a log directory that is offline")
 
 
 def _uncleanly_elected(state: PartitionState, view: BrokerView, wanted: NodeId) -> NodeId:
@@ -169,12 +174,13 @@ def _uncleanly_elected(state: PartitionState, view: BrokerView, wanted: NodeId) 
     if wanted != NO_LEADER:
         _check_assigned(state, wanted)
     candidates = (*former_of(state), *state[ADDING]) if wanted == NO_LEADER else (wanted,)
-    safe = next((each for each in (*state[ISR], *state[ELR]) if each in view.active), None)
+    present = view.present(state, view.active)
+    safe = next((each for each in (*state[ISR], *state[ELR]) if each in present), None)
     if safe is not None:
         what = "in sync" if safe in state[ISR] else "an eligible leader"
         text = f"broker {safe} is {what} and active, and will lead without a loss in a moment"
         raise Rejected(ErrorCode.ELECTION_NOT_NEEDED, text)
-    for usable in (view.may_lead, view.active):
+    for usable in (present & view.may_lead, present):
         for each in candidates:
             if each in usable:
                 return each

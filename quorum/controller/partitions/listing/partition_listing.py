@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from metadata_log.format.ids import NodeId, Uuid
 from metadata_log.format.partition_state import LEADER, REPLICAS, PartitionState
 from metadata_log.format.records import Partition
+from metadata_log.image.log_directories import offline_replicas
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import CHUNK_PARTITIONS, TopicImage
 from quorum.controller.partitions.election_rules import min_isr_of
@@ -32,7 +33,7 @@ _TOPIC_COST: Final = 5
 
 
 class PartitionDescription(NamedTuple):
-    """A partition, and its replicas on brokers that are fenced or not registered."""
+    """A partition, and its replicas that are in offline log directories, or on brokers that are fenced or not registered."""
 
     record: Partition
     offline_replicas: tuple[NodeId, ...]
@@ -42,12 +43,12 @@ def describe_partition(image: MetadataImage, topic: TopicImage, partition: int) 
     """Describes a partition that exists."""
     record = topic.partition(partition)
     assert record is not None
-    offline: list[NodeId] = []
-    for replica in record.replicas:
-        broker = image.brokers.get(replica)
-        if broker is None or broker.fenced:
-            offline.append(replica)
-    return PartitionDescription(record, tuple(offline))
+    alive = {
+        replica: broker
+        for replica in record.replicas
+        if (broker := image.brokers.get(replica)) is not None and not broker.fenced
+    }
+    return PartitionDescription(record, offline_replicas(alive, record.replicas, record.directories))
 
 
 @dataclass(frozen=True, slots=True)

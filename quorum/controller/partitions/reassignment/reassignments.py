@@ -216,7 +216,7 @@ class _Reassigning:
             self._check_target(state, wanted.replicas)
             assignment = begun(state, wanted.replicas)
         # A leader that is shutting down leads on until another can (`shutdowns`): this change must not end its leadership.
-        may_lead = self._view.active | {state[LEADER]}
+        may_lead = self._view.present(state, self._view.active | {state[LEADER]})
         self._check_leader_stays(state, assignment, may_lead)
         rules = ElectionRules(self._image, self._config, topic.name)
         builder = PartitionChangeBuilder(topic.topic_id, wanted.partition, state, may_lead, self._view.resting, rules)

@@ -1,0 +1,1 @@
+"""Log directories: assignments, losses, and both in any order."""
