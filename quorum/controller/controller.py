@@ -176,16 +176,10 @@ class Controller:
                 return brokers.unregister(image, command, now_ms)
             case FenceBroker() | DrainBroker() | EndBrokerMode():
                 return brokers.change_mode(image, command, now_ms)
-            case ContinueFencing():
-                return brokers.continue_fencing(image, command, now_ms)
-            case ContinueDirectoryLoss():
-                return brokers.continue_directory_loss(image, command, now_ms)
             case FenceExpiredBrokers():
                 return brokers.fence_expired(image, now_ms)
-            case ContinueShutdown():
-                return brokers.continue_shutdown(image, command, now_ms)
-            case ElectLeaderless():
-                return brokers.elect_leaderless(image, command, now_ms)
+            case ContinueFencing() | ContinueDirectoryLoss() | ContinueShutdown() | ElectLeaderless():
+                return brokers.go_on(image, command, now_ms)
             case BootstrapFeatures():
                 return bootstrap_features(image, command)
             case UpdateFeatures():

@@ -15,6 +15,7 @@ from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc
 from metadata_log.disk.identity import Identity
 from metadata_log.format.errors import ErrorCode
 from quorum.controller.protocol.commands import AllocateProducerIdsReply, AlterPartition, RegisterBrokerReply
+from quorum.controller.protocol.directory_commands import AssignReplicasToDirsReply
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import Refused
 from quorum.wire import in_pieces
@@ -116,6 +117,16 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             return cast(broker_pb2.AlterPartitionResponse, answer)
 
         return await self._answer(request, self._doors.caller(context), alter, broker_pb2.AlterPartitionResponse)
+
+    async def AssignReplicasToDirs(
+        self, request: broker_pb2.AssignReplicasToDirsRequest, context: Any
+    ) -> broker_pb2.AssignReplicasToDirsResponse:
+        async def assign() -> broker_pb2.AssignReplicasToDirsResponse:
+            reply = await self._node.submit(convert.from_assign_replicas(request), timeout_of(0, context))
+            return convert.to_assign_replicas_response(cast(AssignReplicasToDirsReply, reply))
+
+        caller = self._doors.caller(context)
+        return await self._answer(request, caller, assign, broker_pb2.AssignReplicasToDirsResponse)
 
     async def AllocateProducerIds(
         self, request: broker_pb2.AllocateProducerIdsRequest, context: Any

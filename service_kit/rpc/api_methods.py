@@ -77,6 +77,7 @@ API: Final[Mapping[str, Mapping[str, Kind]]] = {
         "MetadataFetchOnce": Kind.CHANGE,
         "FetchMetadataSnapshot": Kind.READ,
         "AlterPartition": Kind.CHANGE,
+        "AssignReplicasToDirs": Kind.CHANGE,
         "AllocateProducerIds": Kind.CHANGE,
     },
     "VoterService": {

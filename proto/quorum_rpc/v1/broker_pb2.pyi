@@ -251,6 +251,58 @@ class PartitionAlterationResult(_message.Message):
     leader_recovery_state: int
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., leader_recovery_state: _Optional[int] = ...) -> None: ...
 
+class AssignReplicasToDirsRequest(_message.Message):
+    __slots__ = ("cluster_id", "broker_id", "broker_epoch", "directories", "generation")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    broker_id: int
+    broker_epoch: int
+    directories: _containers.RepeatedCompositeFieldContainer[ReplicasInDirectory]
+    generation: int
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[ReplicasInDirectory, _Mapping]]] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class ReplicasInDirectory(_message.Message):
+    __slots__ = ("directory_id", "replicas")
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    directory_id: bytes
+    replicas: _containers.RepeatedCompositeFieldContainer[ReplicaPlace]
+    def __init__(self, directory_id: _Optional[bytes] = ..., replicas: _Optional[_Iterable[_Union[ReplicaPlace, _Mapping]]] = ...) -> None: ...
+
+class ReplicaPlace(_message.Message):
+    __slots__ = ("topic_id", "partition")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class AssignReplicasToDirsResponse(_message.Message):
+    __slots__ = ("error", "leader", "offset", "results")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    offset: int
+    results: _containers.RepeatedCompositeFieldContainer[AssignedReplica]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[AssignedReplica, _Mapping]]] = ...) -> None: ...
+
+class AssignedReplica(_message.Message):
+    __slots__ = ("topic_id", "partition", "error")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    error: _common_pb2.Error
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ...) -> None: ...
+
 class AllocateProducerIdsRequest(_message.Message):
     __slots__ = ("cluster_id", "broker_id", "broker_epoch", "generation")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]

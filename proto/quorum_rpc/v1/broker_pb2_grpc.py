@@ -69,6 +69,11 @@ class BrokerServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_broker__pb2.AlterPartitionRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_broker__pb2.AlterPartitionResponse.FromString,
                 _registered_method=True)
+        self.AssignReplicasToDirs = channel.unary_unary(
+                '/quorum_rpc.v1.BrokerService/AssignReplicasToDirs',
+                request_serializer=quorum__rpc_dot_v1_dot_broker__pb2.AssignReplicasToDirsRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_broker__pb2.AssignReplicasToDirsResponse.FromString,
+                _registered_method=True)
         self.AllocateProducerIds = channel.unary_unary(
                 '/quorum_rpc.v1.BrokerService/AllocateProducerIds',
                 request_serializer=quorum__rpc_dot_v1_dot_broker__pb2.AllocateProducerIdsRequest.SerializeToString,
@@ -128,6 +133,17 @@ class BrokerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AssignReplicasToDirs(self, request, context):
+        """Records in which log directories replicas of the broker are (KIP-858). Errors: STALE_BROKER_EPOCH,
+        BROKER_ID_NOT_REGISTERED, UNSUPPORTED_VERSION (below metadata.version 2), INVALID_REQUEST (too many replicas,
+        or one that is named twice). Errors of a replica: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the
+        broker has no replica of the partition), LOG_DIR_NOT_FOUND (the broker has no such directory online),
+        INVALID_REQUEST (16 zeros as the directory).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AllocateProducerIds(self, request, context):
         """Reserves a block of producer ids. Errors: STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.
         """
@@ -162,6 +178,11 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.AlterPartition,
                     request_deserializer=quorum__rpc_dot_v1_dot_broker__pb2.AlterPartitionRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_broker__pb2.AlterPartitionResponse.SerializeToString,
+            ),
+            'AssignReplicasToDirs': grpc.unary_unary_rpc_method_handler(
+                    servicer.AssignReplicasToDirs,
+                    request_deserializer=quorum__rpc_dot_v1_dot_broker__pb2.AssignReplicasToDirsRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_broker__pb2.AssignReplicasToDirsResponse.SerializeToString,
             ),
             'AllocateProducerIds': grpc.unary_unary_rpc_method_handler(
                     servicer.AllocateProducerIds,
@@ -314,6 +335,33 @@ class BrokerService(object):
             '/quorum_rpc.v1.BrokerService/AlterPartition',
             quorum__rpc_dot_v1_dot_broker__pb2.AlterPartitionRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_broker__pb2.AlterPartitionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AssignReplicasToDirs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.BrokerService/AssignReplicasToDirs',
+            quorum__rpc_dot_v1_dot_broker__pb2.AssignReplicasToDirsRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_broker__pb2.AssignReplicasToDirsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -242,7 +242,7 @@ class Brokers:
             return replace(fencing, then=command)
         return self._modes.with_fence(image, broker.broker_id, command.reason, fencing)
 
-    def continue_fencing(self, image: MetadataImage, command: ContinueFencing, now_ms: int) -> Decision:
+    def _continue_fencing(self, image: MetadataImage, command: ContinueFencing, now_ms: int) -> Decision:
         """Decides the next slice of a fencing that is under way, even if the broker is heard again; else nothing."""
         reply = FenceBrokerReply(broker_id=command.broker_id)
         broker: RegisterBroker | None = image.brokers.get(command.broker_id)
@@ -273,6 +273,23 @@ class Brokers:
     def shows_last_departure(self, broker_id: NodeId, offset: Offset) -> bool:
         """True if an image at `offset` (exclusive) holds the last fencing of the broker that this controller decided."""
         return self._departures.shows_last(broker_id, offset)
+
+    def go_on(
+        self,
+        image: MetadataImage,
+        command: ContinueFencing | ContinueDirectoryLoss | ContinueShutdown | ElectLeaderless,
+        now_ms: int,
+    ) -> Decision:
+        """Decides the next slice of work that is under way; nothing if it is not under way any more."""
+        match command:
+            case ContinueFencing():
+                return self._continue_fencing(image, command, now_ms)
+            case ContinueDirectoryLoss():
+                return self._lost_directories.go_on(image, command.broker_id, now_ms)
+            case ContinueShutdown():
+                return self._continue_shutdown(image, command, now_ms)
+            case ElectLeaderless():
+                return self._elect_leaderless(image, command, now_ms)
 
     def due(self, image: MetadataImage, now_ms: int) -> Command | None:
         """Returns a command that is due without a request: the next slice of a stalled fencing, the end of a session, or a new
@@ -381,7 +398,7 @@ class Brokers:
         if any(isinstance(record, Config) and record.key == UNCLEAN_KEY for record in records):
             self._returns.begin_look(image, now_ms)
 
-    def elect_leaderless(self, image: MetadataImage, command: ElectLeaderless, now_ms: int) -> Decision:
+    def _elect_leaderless(self, image: MetadataImage, command: ElectLeaderless, now_ms: int) -> Decision:
         """Decides the next slice of elections that a broker's return made possible."""
         if command.broker_id is None:
             elected = self._returns.look(image, now_ms)
@@ -405,10 +422,6 @@ class Brokers:
         cause = Cause(StateReason.LOG_DIRECTORIES_LOST, is_unclean=True)
         return self._fence(image, broker, cause, BrokerContactReply(), now_ms)
 
-    def continue_directory_loss(self, image: MetadataImage, command: ContinueDirectoryLoss, now_ms: int) -> Decision:
-        """Decides the next slice of a loss that is under way; else nothing."""
-        return self._lost_directories.go_on(image, command.broker_id, now_ms)
-
     # --- controlled shutdown ---------------------------------------------------------------------------------------
 
     def _stop(self, image: MetadataImage, broker: RegisterBroker, now_ms: int) -> Decision:
@@ -429,7 +442,7 @@ class Brokers:
             return NOTHING_NEW
         return Decision((), BrokerContactReply(), then=ContinueShutdown(broker_id))
 
-    def continue_shutdown(self, image: MetadataImage, command: ContinueShutdown, now_ms: int) -> Decision:
+    def _continue_shutdown(self, image: MetadataImage, command: ContinueShutdown, now_ms: int) -> Decision:
         """Moves more leaders, or lets the broker go, if it is still stopping."""
         broker: RegisterBroker | None = image.brokers.get(command.broker_id)
         if (

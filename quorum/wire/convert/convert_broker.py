@@ -17,6 +17,12 @@ from quorum.controller.protocol.commands import (
     PartitionAlterationResult,
     RegisterBrokerCommand,
 )
+from quorum.controller.protocol.directory_commands import (
+    ASSIGNMENTS_MAX,
+    AssignReplicasToDirs,
+    AssignReplicasToDirsReply,
+    DirectoryAssignment,
+)
 from quorum.runtime.protocol.requests import FetchResult, MetadataFetch, MetadataFetched
 from quorum.wire.convert.errors import BadMessage, error
 from quorum.wire.convert.parts import at_most, chain, from_endpoint, join, to_part, to_snapshot_id, uuid
@@ -160,6 +166,33 @@ def _altered_partition(result: PartitionAlterationResult) -> broker_pb2.Partitio
         partition_epoch=result.partition_epoch,
         isr=result.isr,
         leader_recovery_state=result.leader_recovery_state,
+    )
+
+
+def from_assign_replicas(message: broker_pb2.AssignReplicasToDirsRequest) -> AssignReplicasToDirs:
+    at_most(LOG_DIRS_MAX, len(message.directories), "directories")
+    at_most(ASSIGNMENTS_MAX, sum(len(each.replicas) for each in message.directories), "replicas")
+    return AssignReplicasToDirs(
+        message.broker_id,
+        message.broker_epoch,
+        tuple(
+            DirectoryAssignment(uuid(replica.topic_id, "topic_id"), replica.partition, directory)
+            for each in message.directories
+            for directory in (uuid(each.directory_id, "directory_id"),)
+            for replica in each.replicas
+        ),
+    )
+
+
+def to_assign_replicas_response(reply: AssignReplicasToDirsReply) -> broker_pb2.AssignReplicasToDirsResponse:
+    return broker_pb2.AssignReplicasToDirsResponse(
+        offset=reply.offset,
+        results=[
+            broker_pb2.AssignedReplica(
+                topic_id=each.topic_id, partition=each.partition, error=error(each.error, each.message)
+            )
+            for each in reply.results
+        ],
     )
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from quorum_rpc.v1 import admin_pb2, broker_pb2, common_pb2, voter_pb2
 
-from metadata_log.format.ids import NodeId, OffsetAndEpoch
+from metadata_log.format.ids import LOST_DIRECTORY, NodeId, OffsetAndEpoch
 from tests.quorum.controller.cluster import incarnation
 from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id
 
@@ -85,6 +85,16 @@ def _brokers(epoch: int, topic_id: bytes, offset: int, snapshot: OffsetAndEpoch)
         ),
         "AlterPartition": broker_pb2.AlterPartitionRequest(
             cluster_id=CLUSTER_ID, broker_id=0, broker_epoch=epoch, partitions=[alteration]
+        ),
+        "AssignReplicasToDirs": broker_pb2.AssignReplicasToDirsRequest(
+            cluster_id=CLUSTER_ID,
+            broker_id=0,
+            broker_epoch=epoch,
+            directories=[
+                broker_pb2.ReplicasInDirectory(
+                    directory_id=LOST_DIRECTORY, replicas=[broker_pb2.ReplicaPlace(topic_id=topic_id)]
+                )
+            ],
         ),
         "AllocateProducerIds": broker_pb2.AllocateProducerIdsRequest(
             cluster_id=CLUSTER_ID, broker_id=0, broker_epoch=epoch

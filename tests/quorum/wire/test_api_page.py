@@ -37,6 +37,7 @@ NEED_A_STATE: Final = {
     "AdminService.AddVoter": {"UNSUPPORTED_VERSION"},
     "AdminService.RemoveVoter": {"NOT_READY"},
     "AdminService.SkipBatch": {"POLICY_VIOLATION", "UNSUPPORTED_VERSION"},
+    "BrokerService.AssignReplicasToDirs": {"UNSUPPORTED_VERSION", "NOT_LEADER_OR_FOLLOWER"},
 }
 """The errors that no request alone can cause: the node has to be in a certain state, or to have a certain config."""
 

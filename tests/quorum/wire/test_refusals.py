@@ -337,6 +337,19 @@ BROKERS: Final = {
         of_brokers("partitions.0.leader_recovery_state", 9, E.INVALID_REQUEST),
         Row("10,001 partitions", busy, many("partitions", 10_001), E.INVALID_REQUEST),
     ),
+    "AssignReplicasToDirs": (
+        *CALLERS,
+        of_brokers("directories.0.directory_id", HALF, E.INVALID_REQUEST),
+        of_brokers("directories.0.directory_id", bytes(16), E.INVALID_REQUEST),
+        of_brokers("directories.0.directory_id", OTHER_ID, E.LOG_DIR_NOT_FOUND),
+        of_brokers("directories.0.replicas.0.topic_id", HALF, E.INVALID_REQUEST),
+        of_brokers("directories.0.replicas.0.topic_id", OTHER_ID, E.UNKNOWN_TOPIC_ID),
+        of_brokers("directories.0.replicas.0.partition", -1, E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_brokers("directories.0.replicas.0.partition", 99, E.UNKNOWN_TOPIC_OR_PARTITION),
+        Row("2,251 replicas", busy, many("directories.0.replicas", 2_251), E.INVALID_REQUEST),
+        Row("one replica in two directories", busy, many("directories", 2), E.INVALID_REQUEST),
+        Row("10,001 directories", busy, many("directories", 10_001), E.INVALID_REQUEST),
+    ),
     "AllocateProducerIds": CALLERS,
 }
 

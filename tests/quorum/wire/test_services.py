@@ -498,9 +498,10 @@ async def test_a_broker_of_another_generation_is_refused_and_told(channel: grpc.
     for answer in (registered, fetched):
         assert (answer.error.code, answer.generation) == (ErrorCode.INVALID_CONTROL_GENERATION, IDENTITY.generation)
     altered = await stub.AlterPartition(broker_pb2.AlterPartitionRequest(**named))
+    assigned = await stub.AssignReplicasToDirs(broker_pb2.AssignReplicasToDirsRequest(**named))
     allocated = await stub.AllocateProducerIds(broker_pb2.AllocateProducerIdsRequest(**named))
     (chunk,) = [each async for each in stub.FetchMetadataSnapshot(broker_pb2.FetchMetadataSnapshotRequest(**named))]
-    for answer in (altered, allocated, chunk):
+    for answer in (altered, assigned, allocated, chunk):
         assert answer.error.code == ErrorCode.INVALID_CONTROL_GENERATION.value
     assert node.fetches == [] and 7 not in node.cluster.image.brokers
     named["generation"] = 0
