@@ -2,7 +2,7 @@
 
 A broker that was away comes back outside of all ISRs. Only a partition's leader may ask to add it again, because only the leader
 knows which replicas have the data. Without replicated data (`broker.data.plane: none`) every replica is as good as any other if
-its broker is registered, unfenced and not shutting down:
+its broker is registered, unfenced and not shutting down, and its log directory is online:
 
     1. orders-0 has the replicas 101,102,103; its leader is 102, its ISR 102,103. Broker 101 registers and is unfenced.
     2. Broker 102 sees the image with the unfenced 101, and proposes the ISR 101,102,103. The proposal names the epochs in that
@@ -25,6 +25,7 @@ from typing import NamedTuple, TypeAlias
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, Uuid
 from metadata_log.format.partition_state import (
+    DIRECTORIES,
     ISR,
     LEADER,
     LEADER_EPOCH,
@@ -34,6 +35,7 @@ from metadata_log.format.partition_state import (
     PartitionState,
 )
 from metadata_log.format.records import RECOVERED
+from metadata_log.image.log_directories import offline_replicas
 from metadata_log.image.metadata_image import MetadataImage
 
 Place: TypeAlias = tuple[Uuid, int]
@@ -175,7 +177,7 @@ class IsrProposals:
                 continue
             state = topic.state(place[1])
             if state is not None and state[LEADER] == self._broker_id:
-                found += _proposal(*place, state, active)
+                found += _proposal(*place, state, _present(image, state, active))
         return tuple(found)
 
 
@@ -187,6 +189,14 @@ def _places(image: MetadataImage, broker_id: NodeId) -> Iterator[Place | None]:
             continue
         for partition in range(topic.partition_count):
             yield topic.topic_id, partition
+
+
+def _present(image: MetadataImage, state: PartitionState, active: dict[NodeId, int]) -> dict[NodeId, int]:
+    """The active brokers without those whose replica is in an offline log directory."""
+    if not state[DIRECTORIES]:
+        return active
+    offline = offline_replicas(image.brokers, state[REPLICAS], state[DIRECTORIES])
+    return {broker_id: epoch for broker_id, epoch in active.items() if broker_id not in offline}
 
 
 def _proposal(

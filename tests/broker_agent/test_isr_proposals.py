@@ -4,7 +4,7 @@ import pytest
 
 from broker_agent.session.isr_proposals import IsrProposal, IsrProposals, ProposalLimits, ProposalResult
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NodeId
+from metadata_log.format.ids import LOST_DIRECTORY, NodeId
 from metadata_log.format.records import RECOVERING
 from quorum.controller.protocol.commands import AlterPartition, AlterPartitionReply, IsrMember, PartitionAlteration
 from quorum.controller.protocol.config_commands import (
@@ -13,6 +13,7 @@ from quorum.controller.protocol.config_commands import (
     ConfigOperation,
     ConfigOperationKind,
 )
+from quorum.controller.protocol.directory_commands import AssignReplicasToDirs, DirectoryAssignment
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from tests.quorum.controller.cluster import Cluster
 
@@ -318,3 +319,15 @@ def test_added_replicas_are_proposed_at_once_and_the_reassignment_ends() -> None
     (partition,) = cluster.partitions("t")
     assert (partition.replicas, set(partition.isr), partition.leader) == ((0, 2), {0, 2}, 0)
     assert leader.next() == leader.next() == ()
+
+
+def test_a_replica_in_an_offline_directory_is_not_proposed(cluster: Cluster) -> None:
+    """The controller would refuse the whole proposal (INELIGIBLE_REPLICA), and the other replicas would wait, too."""
+    leader = Leader(cluster, 1)
+    place = DirectoryAssignment(cluster.partitions("t")[0].topic_id, 0, LOST_DIRECTORY)
+    cluster.run(AssignReplicasToDirs(0, cluster.image.brokers[0].broker_epoch, (place,)))
+
+    asked = leader.next()
+    assert leader.isrs(asked) == {1: [1, 0, 2]}
+    assert leader.ask(asked) == [ErrorCode.NONE]
+    assert leader.next() == ()

@@ -9,7 +9,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from metadata_log.format.ids import NodeId
-from metadata_log.format.partition_state import ISR, LEADER, REPLICAS
+from metadata_log.format.partition_state import DIRECTORIES, ISR, LEADER, REPLICAS
+from metadata_log.image.log_directories import offline_replicas
 from metadata_log.image.metadata_image import MetadataImage
 from tests.sim.laws import hold
 
@@ -68,7 +69,8 @@ def leading_too_little(image: MetadataImage, percentage: int) -> list[NodeId]:
         for state in topic.states():
             preferred = state[REPLICAS][0]
             broker = image.brokers[preferred]
-            is_online = not broker.fenced and not broker.in_controlled_shutdown
+            offline = offline_replicas(image.brokers, state[REPLICAS], state[DIRECTORIES])
+            is_online = not broker.fenced and not broker.in_controlled_shutdown and preferred not in offline
             preferring[preferred] += 1
             could_lead[preferred] += is_online and preferred != state[LEADER] and preferred in state[ISR]
     return [each for each, count in could_lead.items() if 100 * count > percentage * preferring[each]]

@@ -8,9 +8,11 @@ leader again and again. At last they heal too. Some runs end behind slow links (
 import random
 from typing import TYPE_CHECKING
 
-from metadata_log.format.ids import NO_LEADER, Offset
-from metadata_log.format.partition_state import ISR, LEADER
+from metadata_log.format.ids import NO_LEADER, NodeId, Offset
+from metadata_log.format.partition_state import DIRECTORIES, ISR, LEADER, REPLICAS, PartitionState
 from metadata_log.format.records import RegisterBroker
+from metadata_log.image.log_directories import offline_replicas
+from metadata_log.image.metadata_image import MetadataImage
 from tests.sim.balance import Balance
 from tests.sim.laws import LawBroken, hold
 from tests.sim.moves import Moves
@@ -73,6 +75,8 @@ class Healing:
         self._wake(core)
         for broker in self._cluster.brokers.values():
             broker.heal()
+            if broker.directories.agent.offline:
+                broker.crash(power_cut=False)
             if broker.is_up and broker.paused:
                 broker.resume()
             if not broker.is_up:
@@ -178,8 +182,13 @@ def _without_leader(core: "list[SimController]") -> list[str]:
         for image in images
         for topic in image.topics_by_id.values()
         for number, state in enumerate(topic.states())
-        if state[LEADER] == NO_LEADER and any(_is_online(image.brokers[member]) for member in state[ISR])
+        if state[LEADER] == NO_LEADER
+        and any(_is_online(image.brokers[member]) for member in set(state[ISR]) - _offline(image, state))
     ]
+
+
+def _offline(image: MetadataImage, state: PartitionState) -> set[NodeId]:
+    return set(offline_replicas(image.brokers, state[REPLICAS], state[DIRECTORIES]))
 
 
 def _unregistered(core: "list[SimController]") -> list[str]:

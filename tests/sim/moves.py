@@ -8,7 +8,8 @@ reassignment by its own replicas.
 from typing import TYPE_CHECKING, TypeAlias
 
 from metadata_log.format.ids import NO_LEADER, NodeId, Uuid
-from metadata_log.format.partition_state import ADDING, LEADER, REMOVING, REPLICAS, PartitionState
+from metadata_log.format.partition_state import ADDING, DIRECTORIES, LEADER, REMOVING, REPLICAS, PartitionState
+from metadata_log.image.log_directories import offline_replicas
 from metadata_log.image.metadata_image import MetadataImage
 from tests.sim.laws import hold
 
@@ -70,5 +71,7 @@ def _could_finish(image: MetadataImage) -> list[Move]:
 def _is_online(image: MetadataImage, state: PartitionState) -> bool:
     """True if the leader and all replicas of the target may be in the ISR."""
     needed = {state[LEADER], *state[REPLICAS]} - set(state[REMOVING])
+    if not needed.isdisjoint(offline_replicas(image.brokers, state[REPLICAS], state[DIRECTORIES])):
+        return False
     brokers = [image.brokers.get(each) for each in (*needed, state[LEADER])]
     return not any(each is None or each.fenced or each.in_controlled_shutdown for each in brokers)

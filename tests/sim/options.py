@@ -115,6 +115,10 @@ class Options(NamedTuple):
     """How many partitions a slice of a walk looks at."""
     has_racks: bool = False
     """The brokers are in two racks; else in none."""
+    directories: bool = False
+    """Brokers have several log directories, and assign their replicas to them."""
+    directory_loss_chance: float = 0.0
+    """How often one of them fails, at each look of the data plane."""
 
     poison_every_ms: float = 0.0
     """How often a bug makes an active controller append a batch that nobody else can apply."""
@@ -384,6 +388,13 @@ def _poisons(drawn: Options, rng: random.Random) -> Options:
     )
 
 
+def _directories(drawn: Options, rng: random.Random) -> Options:
+    """Brokers have several log directories, and lose some. Where the end is slow links there is no room for assignments."""
+    if not drawn.brokers or drawn.slow_links_at_the_end or rng.random() >= 0.35:
+        return drawn
+    return drawn._replace(directories=True, directory_loss_chance=rng.choice((0.0, 0.02, 0.08)))
+
+
 _LATER: Final = (
     _rot,
     _splits,
@@ -398,5 +409,6 @@ _LATER: Final = (
     _policies,
     _racks,
     _poisons,
+    _directories,
 )
 """One step after the other: a later one sees what the earlier ones have drawn."""

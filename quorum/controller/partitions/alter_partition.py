@@ -229,8 +229,8 @@ def _check_members(
     image: MetadataImage, state: PartitionState, alteration: PartitionAlteration, view: BrokerView
 ) -> None:
     """Checks that each new member is active, in the incarnation that the leader saw, and that its log directory is online. A
-    departing leader may stay (M3)."""
-    present = view.present(state, view.active)
+    departing leader may stay (M3), but not one whose own directory has failed."""
+    present = view.present(state, frozenset(state[REPLICAS]))
     for broker_id, broker_epoch in ((member.broker_id, member.broker_epoch) for member in alteration.new_isr):
         broker: RegisterBroker | None = image.brokers.get(broker_id)
         problem: str | None = None
@@ -240,7 +240,7 @@ def _check_members(
             problem = f"is registered with epoch {broker.broker_epoch}, and not {broker_epoch}"
         elif broker_id not in view.active and broker_id != state[LEADER]:
             problem = "is fenced or shutting down"
-        elif broker_id not in present and broker_id != state[LEADER]:
+        elif broker_id not in present:
             problem = "has its replica in a log directory that is offline"
         if problem is not None:
             raise Rejected(ErrorCode.INELIGIBLE_REPLICA, f"broker {broker_id} can't be in the ISR: it {problem}")

@@ -7,6 +7,7 @@
     metadata    the changes allowed to committed records                 M1 - M7, M9
     modes       the modes that operators give to brokers                 M10
     eligible    eligible leader replicas, as far as metadata can show    M13
+    directories log directories, and the replicas in them                M17
     features    levels of features, up and down                          M14 - M16
     policies    the controllers' rules about topics and configs          M12
     placement   the replicas of new partitions                           M17
@@ -38,6 +39,7 @@ from tests.sim.history import History
 from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.laws.brokers import BrokerLaws
 from tests.sim.laws.clients import ClientLaws
+from tests.sim.laws.directories import DirectoryLaws
 from tests.sim.laws.eligible import EligibleLaws
 from tests.sim.laws.features import FeatureLaws
 from tests.sim.laws.metadata import MetadataLaws
@@ -76,7 +78,8 @@ class Laws:
         self.quorum = QuorumLaws(self.history, options, coverage, controllers)
         self.snapshots = SnapshotLaws(self.history)
         self.brokers = BrokerLaws(self.history, options, coverage, brokers, self.quorum.following.spoke_majority_ms)
-        self.metadata = MetadataLaws(coverage, self.brokers.has_applied)
+        self.directories = DirectoryLaws(coverage)
+        self.metadata = MetadataLaws(coverage, self.brokers.has_applied, self.directories)
         self.reassignments = self.metadata.reassignments
         self.modes = ModeLaws(coverage)
         self.eligible = EligibleLaws(coverage)
@@ -134,6 +137,7 @@ class Laws:
             self.metadata.committed(step)
             self.modes.committed(step)
             self.eligible.committed(step)
+            self.directories.committed(step)
             self.features.committed(step)
             self.policies.committed(step)
             self.placement.committed(step)

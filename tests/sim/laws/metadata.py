@@ -38,6 +38,7 @@ from quorum.controller.protocol.config import ControllerConfig
 from tests.sim.coverage import Coverage
 from tests.sim.history import Step
 from tests.sim.laws.broken import LawBroken, hold
+from tests.sim.laws.directories import DirectoryLaws
 from tests.sim.laws.reassignments import ReassignmentLaws
 
 WHOLE_CHECK_EVERY = 200
@@ -54,10 +55,13 @@ class LedAway(NamedTuple):
 class MetadataLaws:
     """Checks every committed batch, in order."""
 
-    def __init__(self, coverage: Coverage, has_applied: Callable[[NodeId, int], Offset]) -> None:
+    def __init__(
+        self, coverage: Coverage, has_applied: Callable[[NodeId, int], Offset], directories: DirectoryLaws
+    ) -> None:
         """Builds the laws. `has_applied` returns the furthest offset ever applied by a broker under a broker epoch."""
         self._coverage = coverage
         self._has_applied = has_applied
+        self._directories = directories
         self._registered: set[NodeId] = set()
         self._topic_ids: set[Uuid] = set()
         self._steps = 0
@@ -202,7 +206,8 @@ class MetadataLaws:
 
     def _note_led_away(self, step: Step, before: PartitionState, after: PartitionState) -> None:
         """A leader that stays in the ISR has lost its office by plan, for example to the preferred replica, and so has one whose
-        replica was reassigned. The broker may not know it yet; then the leader epoch refuses what it does in its old office."""
+        replica was reassigned. The broker may not know it yet; then the leader epoch refuses what it does in its old office. A
+        broker that has lost the replica's directory knows that itself."""
         leader = step.before.brokers.get(before[LEADER])
         if after[LEADER] == before[LEADER] or leader is None:
             return
@@ -211,6 +216,10 @@ class MetadataLaws:
             self._coverage["leader reassigned"] += 1
         elif after[LEADER] != NO_LEADER and before[LEADER] in after[ISR]:
             self._coverage["leadership given back"] += 1
+        elif self._directories.may_be_lost(before, before[LEADER]) or self._directories.may_be_lost(
+            after, before[LEADER]
+        ):
+            self._coverage["leader lost its directory"] += 1
         else:
             self.led_away.add(LedAway(leader.broker_id, leader.broker_epoch))
 
@@ -231,10 +240,13 @@ class MetadataLaws:
             return
         safe = (*before[ISR], *before[ELR])
         # The same change may take out the last eligible replica, because its broker has crashed.
-        if before[LAST_KNOWN_ELR] == (leader,) and not any(_is_active(step.before, each) for each in safe):
+        can_lead = any(
+            _is_active(step.before, each) and not self._directories.may_be_lost(before, each) for each in safe
+        )
+        if before[LAST_KNOWN_ELR] == (leader,) and not can_lead:
             self._coverage["last known leader elected"] += 1
             return
-        was_lost = before[LEADER] == NO_LEADER and not any(_is_active(step.before, each) for each in safe)
+        was_lost = before[LEADER] == NO_LEADER and not can_lead
         # Members of the ISR may be on their way out: the batches of a long fence come before the record of the fence.
         is_allowed = allows_unclean_election(step.after, ControllerConfig(), topic)
         hold(

@@ -15,9 +15,10 @@ that has this change broker 102 must lead.
 
 from typing import TYPE_CHECKING
 
-from metadata_log.format.ids import NO_LEADER, NodeId
-from metadata_log.format.partition_state import ISR, LEADER
+from metadata_log.format.ids import NO_LEADER, NodeId, Uuid
+from metadata_log.format.partition_state import DIRECTORIES, ISR, LEADER, REPLICAS
 from metadata_log.format.records import FENCED_MODE, MAINTENANCE_MODE, BrokerMode, Partition
+from metadata_log.image.log_directories import offline_replicas
 from metadata_log.image.metadata_image import MetadataImage
 from tests.sim.coverage import Coverage
 from tests.sim.history import Step
@@ -68,15 +69,19 @@ class ModeLaws:
         if brokers._returns.looks or not any(each.mode == MAINTENANCE_MODE for each in image.broker_modes.values()):
             self._looked_at.pop(controller.node_id, None)
             return
-        parts = (image.topics_by_id, image.brokers, image.broker_modes, brokers.views._barred, brokers.views._drained)
+        views = brokers.views
+        parts = (
+            image.topics_by_id, image.brokers, image.broker_modes, views._barred, views._drained, views._failing,
+        )  # fmt: skip
         before = self._looked_at.get(controller.node_id, ())
         if len(before) == len(parts) and all(one is other for one, other in zip(before, parts, strict=True)):
             return
         self._looked_at[controller.node_id] = parts
         leaving = brokers.views._barred | brokers.views._drained
-        self._check_led_last(image, leaving, f"{controller.name} at {image.offset}")
+        failing = {each for directories in brokers.views._failing.values() for each in directories}
+        self._check_led_last(image, leaving, failing, f"{controller.name} at {image.offset}")
 
-    def _check_led_last(self, image: MetadataImage, leaving: frozenset[NodeId], who: str) -> None:
+    def _check_led_last(self, image: MetadataImage, leaving: frozenset[NodeId], failing: set[Uuid], who: str) -> None:
         free = {
             broker.broker_id
             for broker in image.brokers.values()
@@ -91,6 +96,8 @@ class ModeLaws:
                 if leader == NO_LEADER or leader not in image.broker_modes:
                     continue
                 others = free.intersection(state[ISR])
+                others.difference_update(offline_replicas(image.brokers, state[REPLICAS], state[DIRECTORIES]))
+                others -= {each for each, at in zip(state[REPLICAS], state[DIRECTORIES], strict=False) if at in failing}
                 where = f"{who}: {topic.name}-{number}"
                 hold(not others, "M10 LedLast", f"{where} is led by {leader} in maintenance; {others} could lead")
                 self._coverage["led by a drained broker, because no other can"] += 1

@@ -11,6 +11,7 @@ survives shows a law that is not checked, or a fault that never happens at the r
     links       how much is asked for at once over a slow link
     leaderships what moves leaderships from broker to broker
     eligible    eligible leader replicas
+    directories log directories, and the replicas in them
     features    levels of features, registrations of controllers
     transactions metadata transactions: what is between their markers
     skips       batches that nobody can apply, and what becomes of them
@@ -28,6 +29,7 @@ from contextlib import AbstractContextManager, nullcontext
 from tests.sim.mutants.broker_processes import BROKER_PROCESSES
 from tests.sim.mutants.brokers import BROKERS
 from tests.sim.mutants.commits import COMMITS
+from tests.sim.mutants.directories import DIRECTORIES
 from tests.sim.mutants.disks import DISKS
 from tests.sim.mutants.elections import ELECTIONS
 from tests.sim.mutants.eligible import ELIGIBLE
@@ -58,6 +60,7 @@ MUTANTS: dict[str, Mutant] = {
     **REASSIGNMENTS,
     **MODES,
     **ELIGIBLE,
+    **DIRECTORIES,
     **POLICIES,
     **PLACEMENT,
     **STORIES,

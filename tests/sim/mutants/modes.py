@@ -1,12 +1,13 @@
 """Bugs of the modes that operators give to brokers."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Final, TypeAlias
 from unittest import mock
 
-from metadata_log.format.ids import NodeId, Offset
+from metadata_log.format.ids import NodeId, Offset, Uuid
 from metadata_log.format.records import RegisterBroker
 from metadata_log.image.delta import REPLAYS, MetadataDelta
 from metadata_log.image.metadata_image import MetadataImage
@@ -16,30 +17,47 @@ from quorum.controller.protocol.decision import Decision
 from quorum.controller.protocol.mode_commands import DrainBroker, Mode
 from tests.sim.mutants.patching import Mutant, patched
 
+Failing: TypeAlias = Mapping[NodeId, frozenset[Uuid]]
+NOTHING: Final[Failing] = {}
 _make_view = BrokerView.__init__
 _drain = Modes.drain
 _register = REPLAYS[RegisterBroker]
 
 
 def _nobody_is_kept_out(
-    self: BrokerView, image: MetadataImage, barred: frozenset[NodeId], drained: frozenset[NodeId], rng: random.Random
+    self: BrokerView,
+    image: MetadataImage,
+    barred: frozenset[NodeId],
+    drained: frozenset[NodeId],
+    rng: random.Random,
+    failing: Failing = NOTHING,
 ) -> None:
-    _make_view(self, image, barred, drained, rng)
+    _make_view(self, image, barred, drained, rng, failing)
     self.kept_out = frozenset()
 
 
 def _nobody_rests(
-    self: BrokerView, image: MetadataImage, barred: frozenset[NodeId], drained: frozenset[NodeId], rng: random.Random
+    self: BrokerView,
+    image: MetadataImage,
+    barred: frozenset[NodeId],
+    drained: frozenset[NodeId],
+    rng: random.Random,
+    failing: Failing = NOTHING,
 ) -> None:
-    _make_view(self, image, barred, drained, rng)
+    _make_view(self, image, barred, drained, rng, failing)
     self.resting = frozenset()
     self.may_lead = self.active
 
 
 def _drained_may_be_elected(
-    self: BrokerView, image: MetadataImage, barred: frozenset[NodeId], drained: frozenset[NodeId], rng: random.Random
+    self: BrokerView,
+    image: MetadataImage,
+    barred: frozenset[NodeId],
+    drained: frozenset[NodeId],
+    rng: random.Random,
+    failing: Failing = NOTHING,
 ) -> None:
-    _make_view(self, image, barred, drained, rng)
+    _make_view(self, image, barred, drained, rng, failing)
     self.may_lead = self.active
 
 

@@ -52,6 +52,7 @@ from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, Ref
 from quorum.runtime.protocol.world import Answer, BrokerFetch, Submission
 from tests.sim.laws import hold
 from tests.sim.nodes.controllers import Make, SimController
+from tests.sim.nodes.directories import Directories
 from tests.sim.nodes.downloading import Download
 from tests.sim.nodes.leading import isr_proposal, wrong_proposal
 from tests.sim.nodes.releases import Release
@@ -99,6 +100,7 @@ class SimBroker:
         self._wrong_rng = random.Random(f"{cluster.seed} {self.name} wrong")
         self.clock = Clock(lambda: cluster.now_ms, self._rng, cluster.options.clock_drift)
         self._timer = 0
+        self.directories = Directories(self)
         self._release = Release(cluster, self.name)
         self._turn = 0
         self._target: SimController = cluster.controllers[0]
@@ -150,6 +152,7 @@ class SimBroker:
             self.cluster.coverage["broker store dropped at start"] += 1
             self.is_damaged = False
         previous, clean_epoch = recovered.previous_incarnations, recovered.clean_broker_epoch
+        self.directories.booted()
         self._take(StoreRecovered(recovered.position, previous, clean_epoch), "starts")
         self._lead()
 
@@ -199,6 +202,11 @@ class SimBroker:
         if self.is_up and not self.stopping:
             self.stopping = True
             self._take(StopRequested(), "SIGTERM")
+
+    @property
+    def target(self) -> SimController:
+        """The controller that the broker asks now."""
+        return self._target
 
     def pause(self) -> None:
         self.paused = True
@@ -348,7 +356,7 @@ class SimBroker:
             endpoints=(Endpoint("CLIENT", "127.0.0.1", 9_000 + self.broker_id),),
             features=self._features(),
             rack=self._rack(),
-            log_dirs=(self.broker_id.to_bytes(16, "big"),),
+            log_dirs=self.directories.sound,
             previous_incarnation_id=effect.previous_incarnation,
             previous_broker_epoch=FROM_OFFSET if effect.previous_broker_epoch is None else effect.previous_broker_epoch,
         )
@@ -375,7 +383,7 @@ class SimBroker:
             chain=request.position.chain,
             wants_fence=request.wants_fence,
             wants_shut_down=request.wants_shut_down,
-            offline_log_dirs=(),
+            offline_log_dirs=self.directories.agent.offline,
             max_wait_ms=request.max_wait_ms,
             max_bytes=request.max_bytes,
             part_position=request.part_position,
