@@ -11,7 +11,7 @@ The agent steps the session on the event loop. The loader (`metadata_loader`) do
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
@@ -20,6 +20,7 @@ from quorum_rpc.v1 import broker_pb2, common_pb2
 from broker_agent import convert
 from broker_agent.cache import MetadataCache
 from broker_agent.client import ControllerClient
+from broker_agent.directory_reporter import AssignmentsAnswered, report
 from broker_agent.isr_proposer import ProposalsAnswered, lead
 from broker_agent.metadata_loader import Log, MetadataLoader
 from broker_agent.session.isr_proposals import IsrProposal, IsrProposals
@@ -45,9 +46,16 @@ from broker_agent.session.lifecycle import (
     StopRequested,
     TimerFired,
 )
+from broker_agent.session.replica_directories import (
+    DIRECTORY_LIMITS,
+    Assignment,
+    DirectoryLimits,
+    Place,
+    ReplicaDirectories,
+)
 from broker_agent.session.session import Session
 from broker_agent.store import BrokerStore
-from metadata_log.format.ids import NodeId, Offset, Uuid
+from metadata_log.format.ids import NodeId, Offset, Uuid, uuid_text
 from metadata_log.format.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE, Endpoint, FeatureRange
 from metadata_log.image.metadata_image import MetadataImage
 from service_kit.process.endpoints import HostPort
@@ -91,6 +99,7 @@ class Agent:
         now_ms: Callable[[], int],
         log: Log,
         times: AgentTimes = AgentTimes(),
+        directory_limits: DirectoryLimits = DIRECTORY_LIMITS,
     ) -> None:
         self.identity = identity
         self.cache = MetadataCache()
@@ -110,6 +119,7 @@ class Agent:
         self._changed = asyncio.Event()
         """Set and replaced at every swap of the cache and every change of state."""
         self._exit: asyncio.Future[Exit] | None = None
+        self._directories = ReplicaDirectories(identity.broker_id, identity.log_dirs, directory_limits)
         self._loader = MetadataLoader(
             store,
             self.cache,
@@ -204,6 +214,47 @@ class Agent:
         """Sets the endpoints that the broker registers. Call it before `run`."""
         self.identity = replace(self.identity, endpoints=endpoints)
 
+    # --- log directories ---------------------------------------------------------------------------------------------
+
+    def keep_replicas_in(self, log_dirs: tuple[Uuid, ...]) -> None:
+        """Sets the ids of the log directories that the broker registers, at least one. Call it before `run`."""
+        assert self._exit is None, "the broker runs already"
+        self.identity = replace(self.identity, log_dirs=log_dirs)
+        self._directories = ReplicaDirectories(self.broker_id, log_dirs, self._directories.limits)
+
+    def assign_directories(self, directory: Uuid, replicas: Iterable[Place]) -> None:
+        """Notes that replicas of this broker, each a topic id and a partition, are in the log directory now. The agent tells the
+        controllers until its own image shows it.
+
+        Assign a replica only when all its data is there: the controllers may elect it at once.
+
+        Raises:
+            ValueError: the broker was not started with this directory.
+        """
+        self._directories.assign(directory, replicas)
+        self._announce()
+
+    def directory_failed(self, directory: Uuid) -> None:
+        """Notes that the log directory has failed: the controllers give its leaderships to other brokers. It stays offline until
+        the next process. The process ends if the controllers cannot be told in time, or if no directory is left.
+
+        Raises:
+            ValueError: the broker was not started with this directory.
+        """
+        self._directories.fail(directory, self._now_ms())
+        self._log.warning("log directory failed", directory=uuid_text(directory))
+        self._announce()
+
+    @property
+    def unassigned_replicas(self) -> int:
+        """How many replicas the image does not show in the directories that `assign_directories` has named."""
+        return self._directories.untold
+
+    @property
+    def offline_directories(self) -> tuple[Uuid, ...]:
+        """The log directories that have failed in this process."""
+        return self._directories.offline
+
     def stop(self) -> None:
         """Begins a controlled shutdown: `run` returns once the controller agrees, or after the deadline."""
         self.feed(StopRequested())
@@ -223,6 +274,9 @@ class Agent:
             self._spawn(self._loader.recover(self.incarnation))
             if self.identity.data_plane == NO_DATA_PLANE:
                 self._spawn(self._lead())
+            self._spawn(
+                report(self, self._directories, self._assign, self._give_up, now_ms=self._now_ms, log=self._log)
+            )
             ended = await self._exit
             if ended.clean_broker_epoch is not None:
                 if self.flush_data is not None:
@@ -270,6 +324,7 @@ class Agent:
                         broker_id=self.broker_id,
                         incarnation=self.incarnation,
                         generation=self.identity.generation,
+                        offline_log_dirs=self._directories.offline,
                     )
                 )
             case AbandonFetch():
@@ -296,11 +351,19 @@ class Agent:
                 self._log.info("lease renewed")
                 self._announce()
             case Exit():
-                assert self._exit is not None
-                if not self._exit.done():
-                    self._exit.set_result(effect)
+                self._leave(effect)
             case _:
                 assert_never(effect)
+
+    def _leave(self, leaving: Exit) -> None:
+        assert self._exit is not None
+        if not self._exit.done():
+            self._exit.set_result(leaving)
+
+    def _give_up(self, reason: str) -> None:
+        """Ends the process because of its log directories."""
+        self._log.error("log directories", reason=reason)
+        self._leave(Exit(1, reason))
 
     def _tell_of_search(self, reason: str, leader: LeaderHint | None) -> None:
         """Logs at most one line per interval: a broker without a controller asks several times a second, possibly for hours."""
@@ -320,7 +383,7 @@ class Agent:
             endpoints=identity.endpoints,
             features=identity.features,
             rack=identity.rack,
-            log_dirs=identity.log_dirs,
+            log_dirs=self._directories.online or identity.log_dirs,
             previous_incarnation=effect.previous_incarnation,
             generation=identity.generation,
             data_plane=identity.data_plane,
@@ -343,6 +406,17 @@ class Agent:
         )
         response = await self._client.alter_partition(request, timeout_ms)
         return ProposalsAnswered(response.offset, convert.proposal_results(response))
+
+    async def _assign(self, asked: tuple[Assignment, ...], broker_epoch: int, timeout_ms: int) -> AssignmentsAnswered:
+        request = convert.assign_request(
+            asked,
+            cluster_id=self.cluster_id,
+            broker_id=self.broker_id,
+            broker_epoch=broker_epoch,
+            generation=self.identity.generation,
+        )
+        response = await self._client.assign_replicas(request, timeout_ms)
+        return AssignmentsAnswered(response.offset, convert.assignment_results(response))
 
     async def _download(self, effect: DownloadSnapshot) -> None:
         request = broker_pb2.FetchMetadataSnapshotRequest(

@@ -139,8 +139,24 @@ class ControllerClient:
         Raises:
             CallFailed: the whole request was refused, or no answer came within `timeout_ms`.
         """
+        answer: broker_pb2.AlterPartitionResponse = await self._call("AlterPartition", request, timeout_ms)
+        return answer
+
+    async def assign_replicas(
+        self, request: broker_pb2.AssignReplicasToDirsRequest, timeout_ms: int
+    ) -> broker_pb2.AssignReplicasToDirsResponse:
+        """Returns the answer, with a result for each replica.
+
+        Raises:
+            CallFailed: the whole request was refused, or no answer came within `timeout_ms`.
+        """
+        answer: broker_pb2.AssignReplicasToDirsResponse = await self._call("AssignReplicasToDirs", request, timeout_ms)
+        return answer
+
+    async def _call(self, method: str, request: Any, timeout_ms: int) -> Any:
+        """Returns the answer of a unary method. Raises CallFailed."""
         try:
-            response = await (await self._open_stub()).AlterPartition(request, timeout=timeout_ms / 1_000)
+            response = await getattr(await self._open_stub(), method)(request, timeout=timeout_ms / 1_000)
         except (WrongServer, OSError) as e:
             raise CallFailed(f"{self.target}: {e}") from e
         except grpc.aio.AioRpcError as e:
@@ -150,8 +166,7 @@ class ControllerClient:
         code = ErrorCode.of(response.error.code)
         if code is not ErrorCode.NONE:
             raise CallFailed(f"{self.target}: {code.name}: {response.error.message}")
-        answer: broker_pb2.AlterPartitionResponse = response
-        return answer
+        return response
 
     def fetch(self, request: broker_pb2.MetadataFetchRequest) -> None:
         """Sends a fetch on the open or a new stream; reports `FetchAnswered` or `FetchFailed`. The session has the timeout."""

@@ -82,6 +82,8 @@ class BrokerConfig(SecureConfig):
     broker_data_plane: Annotated[str, _word(EXTERNAL_DATA_PLANE, NO_DATA_PLANE)] = EXTERNAL_DATA_PLANE
     """`external`: a data plane beside the agent replicates data and proposes ISRs. `none`: the agent proposes every active
     replica; only for trials, it loses data."""
+    log_dir_failure_timeout_ms: int = Field(30_000, ge=1, le=86_400_000)
+    """How long a broker tries to report a failed log directory before it exits."""
     lease_mode: Annotated[LeaseMode, PlainValidator(_lease_mode)] = LeaseMode.STRICT
     """`strict`: clients are refused once the lease has lapsed. `advisory`: clients are served on."""
     initial_broker_registration_timeout_ms: int = Field(60_000, ge=100, le=86_400_000)

@@ -11,6 +11,7 @@ from quorum_rpc.v1 import broker_pb2, client_pb2, common_pb2
 from broker_agent.cache import Node, PartitionInfo, TopicHead
 from broker_agent.session.isr_proposals import IsrProposal, ProposalResult
 from broker_agent.session.lifecycle import BrokerState, FetchAnswer, FetchRequest, FetchResult, LeaderHint
+from broker_agent.session.replica_directories import Assignment, AssignmentResult
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.fetch_size import BatchPart
 from metadata_log.format.ids import NodeId, OffsetAndEpoch, Uuid
@@ -99,8 +100,42 @@ def proposal_results(response: broker_pb2.AlterPartitionResponse) -> tuple[Propo
     )
 
 
+def assign_request(
+    assignments: Iterable[Assignment], *, cluster_id: str, broker_id: NodeId, broker_epoch: int, generation: int
+) -> broker_pb2.AssignReplicasToDirsRequest:
+    """The request that says in which directories replicas are."""
+    by_directory: dict[Uuid, list[broker_pb2.ReplicaPlace]] = {}
+    for topic_id, partition, directory in assignments:
+        place = broker_pb2.ReplicaPlace(topic_id=topic_id, partition=partition)
+        by_directory.setdefault(directory, []).append(place)
+    return broker_pb2.AssignReplicasToDirsRequest(
+        cluster_id=cluster_id,
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        generation=generation,
+        directories=[
+            broker_pb2.ReplicasInDirectory(directory_id=directory, replicas=replicas)
+            for directory, replicas in by_directory.items()
+        ],
+    )
+
+
+def assignment_results(response: broker_pb2.AssignReplicasToDirsResponse) -> tuple[AssignmentResult, ...]:
+    """The result of each assignment, from an answer without an error."""
+    return tuple(
+        AssignmentResult(each.topic_id, each.partition, ErrorCode.of(each.error.code), each.error.message)
+        for each in response.results
+    )
+
+
 def fetch_request(
-    request: FetchRequest, *, cluster_id: str, broker_id: NodeId, incarnation: Uuid, generation: int
+    request: FetchRequest,
+    *,
+    cluster_id: str,
+    broker_id: NodeId,
+    incarnation: Uuid,
+    generation: int,
+    offline_log_dirs: tuple[Uuid, ...] = (),
 ) -> broker_pb2.MetadataFetchRequest:
     """The session's fetch with this node's fixed fields."""
     return broker_pb2.MetadataFetchRequest(
@@ -118,6 +153,7 @@ def fetch_request(
         number=request.number,
         generation=generation,
         part_position=request.part_position,
+        offline_log_dirs=offline_log_dirs,
     )
 
 

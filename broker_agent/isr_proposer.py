@@ -5,17 +5,15 @@ answer. It starts again when the cache, the state or the lease has changed, or a
 controller that the session uses. If that controller does not answer, the session looks for another one.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from broker_agent.client import CallFailed
 from broker_agent.metadata_loader import Log
+from broker_agent.news import BrokerNews, wait_for_news
 from broker_agent.session.isr_proposals import IsrProposal, IsrProposals, ProposalResult
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset
-from metadata_log.image.metadata_image import MetadataImage
 
 
 class ProposalsAnswered(NamedTuple):
@@ -25,19 +23,10 @@ class ProposalsAnswered(NamedTuple):
     results: tuple[ProposalResult, ...]
 
 
-class LeadingBroker(Protocol):
+class LeadingBroker(BrokerNews, Protocol):
     """The view of the agent that the task needs."""
 
-    @property
-    def image(self) -> MetadataImage: ...
-
-    @property
-    def broker_epoch(self) -> int | None: ...
-
     def may_serve(self) -> bool: ...
-
-    async def changed(self) -> None:
-        """Returns at the next change of state, lease or cache."""
 
 
 Ask = Callable[[tuple[IsrProposal, ...], int, int], Awaitable[ProposalsAnswered]]
@@ -52,7 +41,7 @@ async def lead(
         epoch = broker.broker_epoch if broker.may_serve() else None
         asked = proposals.next(broker.image, epoch, now_ms())
         if not asked:
-            await _wait(broker, proposals.next_deadline_ms(), now_ms)
+            await wait_for_news(broker, proposals.next_deadline_ms(), now_ms)
             continue
         assert epoch is not None
         try:
@@ -63,14 +52,6 @@ async def lead(
             continue
         proposals.answered(answer.offset, answer.results, now_ms())
         _tell(log, answer)
-
-
-async def _wait(broker: LeadingBroker, until_ms: int | None, now_ms: Callable[[], int]) -> None:
-    """Returns at the next change of the broker, or at `until_ms`."""
-    delay_s = None if until_ms is None else max(0, until_ms - now_ms()) / 1_000
-    with suppress(TimeoutError):
-        async with asyncio.timeout(delay_s):
-            await broker.changed()
 
 
 def _tell(log: Log, answer: ProposalsAnswered) -> None:

@@ -23,6 +23,7 @@ from broker_agent.metadata_loader import Log
 from broker_agent.metadata_pages import Turns
 from broker_agent.metric_table import add_metrics
 from broker_agent.session.lifecycle import BrokerState, Exit
+from broker_agent.session.replica_directories import DirectoryLimits
 from broker_agent.session.session import Session
 from broker_agent.session.session_config import SessionConfig
 from broker_agent.store import BrokerStore
@@ -171,6 +172,7 @@ def make_agent(
         lambda report: ControllerClient(controllers, reach, report, download_sizes(config)),
         now_ms=now_ms,
         log=log,
+        directory_limits=DirectoryLimits(failure_timeout_ms=config.log_dir_failure_timeout_ms),
     )
 
 

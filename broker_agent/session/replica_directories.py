@@ -54,6 +54,9 @@ class DirectoryLimits:
     """How long the image may take to show the loss of a directory (`log.dir.failure.timeout.ms`)."""
 
 
+DIRECTORY_LIMITS: Final = DirectoryLimits()
+
+
 class Assignment(NamedTuple):
     """A replica, and the directory that the controllers shall record for it."""
 
@@ -74,12 +77,10 @@ class AssignmentResult(NamedTuple):
 class ReplicaDirectories:
     """One process's directories. Pure: the caller sends each request of `next`, and then calls `answered` or `failed`."""
 
-    def __init__(
-        self, broker_id: NodeId, log_dirs: Iterable[Uuid], limits: DirectoryLimits = DirectoryLimits()
-    ) -> None:
+    def __init__(self, broker_id: NodeId, log_dirs: Iterable[Uuid], limits: DirectoryLimits = DIRECTORY_LIMITS) -> None:
         self.limits = limits
         self._broker_id = broker_id
-        self._log_dirs = frozenset(log_dirs)
+        self._log_dirs = tuple(log_dirs)
         self._said: dict[Place, Uuid] = {}
         """The directory of each replica, as the data plane has said."""
         self._untold: dict[Place, Uuid] = {}
@@ -133,6 +134,11 @@ class ReplicaDirectories:
     def offline(self) -> tuple[Uuid, ...]:
         """The directories that have failed, for the next fetch."""
         return tuple(self._failed_at_ms)
+
+    @property
+    def online(self) -> tuple[Uuid, ...]:
+        """The other directories, for the next registration."""
+        return tuple([each for each in self._log_dirs if each not in self._failed_at_ms])
 
     @property
     def untold(self) -> int:
@@ -205,7 +211,7 @@ class ReplicaDirectories:
         if not self._failed_at_ms:
             return None
         me = None if broker_epoch is None else _registration(image, self._broker_id, broker_epoch)
-        known = self._log_dirs if me is None else frozenset(me.log_dirs)
+        known = self._log_dirs if me is None else me.log_dirs
         if me is not None and not known:
             return "the last log directory has failed"
         limit_ms = self.limits.failure_timeout_ms

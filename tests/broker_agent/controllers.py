@@ -122,8 +122,11 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
         self.registrations: list[Any] = []
         self.alterations: list[Any] = []
         self.refuse_alterations_with: ErrorCode | None = None
+        self.assignments: list[Any] = []
+        self.refuse_assignments_with: ErrorCode | None = None
         self.lease_ms = LEASE_MS
         self.holds_leaders = False
+        self.is_deaf_to_losses = False
         self.refuse_with: ErrorCode | None = None
         self.generation = 1
         self.hint: common_pb2.LeaderHint | None = None
@@ -192,7 +195,8 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
         if known is not None and known.incarnation_id == request.incarnation_id:
             return broker_pb2.RegisterBrokerResponse(broker_epoch=known.broker_epoch)
         endpoints = tuple(Endpoint(each.listener, each.host, each.port) for each in request.endpoints)
-        offset = self.write(registration(request.broker_id, request.incarnation_id, endpoints))
+        registered = registration(request.broker_id, request.incarnation_id, endpoints)
+        offset = self.write(registered._replace(log_dirs=tuple(request.log_dirs)))
         return broker_pb2.RegisterBrokerResponse(broker_epoch=offset)
 
     async def MetadataFetch(self, requests: Any, context: Any) -> Any:  # noqa: N802
@@ -224,6 +228,9 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
         return response
 
     def _follow(self, request: Any, known: Registration) -> None:
+        kept = tuple(each for each in known.log_dirs if each not in request.offline_log_dirs)
+        if kept != known.log_dirs and not self.is_deaf_to_losses:
+            self.write(BrokerRegistrationChange(known.broker_id, known.broker_epoch, log_dirs=kept))
         caught_up = request.offset > known.broker_epoch
         if known.fenced and caught_up and not request.wants_fence and not request.wants_shut_down:
             self.write(BrokerRegistrationChange(known.broker_id, known.broker_epoch, fenced=False))
@@ -270,6 +277,21 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
             isr = tuple(member.broker_id for member in each.new_isr)
             self.write(PartitionChange(each.topic_id, each.partition, isr=isr))
             response.results.add(topic_id=each.topic_id, partition=each.partition, isr=isr)
+        response.offset = self.history.end
+        return response
+
+    async def AssignReplicasToDirs(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Records whatever directory is named, for a broker that is the only replica."""
+        self.assignments.append(request)
+        self.pulse.beat()
+        response = broker_pb2.AssignReplicasToDirsResponse()
+        if self.refuse_assignments_with is not None:
+            response.error.code = self.refuse_assignments_with.value  # type: ignore[assignment]
+            return response
+        for each in request.directories:
+            for replica in each.replicas:
+                self.write(PartitionChange(replica.topic_id, replica.partition, directories=(each.directory_id,)))
+                response.results.add(topic_id=replica.topic_id, partition=replica.partition)
         response.offset = self.history.end
         return response
 

@@ -1,7 +1,7 @@
 """Bugs of the controller's work for brokers: registrations, fencing, sessions, leases, partitions, deltas."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -205,9 +205,14 @@ def _may_go_when_it_asks(self: Controller, image: MetadataImage, broker_id: Node
 
 
 def _stopping_is_active(
-    self: BrokerView, image: MetadataImage, barred: frozenset[NodeId], drained: frozenset[NodeId], rng: random.Random
+    self: BrokerView,
+    image: MetadataImage,
+    barred: frozenset[NodeId],
+    drained: frozenset[NodeId],
+    rng: random.Random,
+    failing: Mapping[NodeId, frozenset[Uuid]],
 ) -> None:
-    _make_view(self, image, barred, drained, rng)
+    _make_view(self, image, barred, drained, rng, failing)
     unfenced = {broker.broker_id for broker in image.brokers.unordered_values() if not broker.fenced}
     self.active = frozenset(unfenced - barred)
     self.may_lead = self.active - self.resting
