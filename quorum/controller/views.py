@@ -6,15 +6,16 @@ give the same answer as of any offset.
 
 from bisect import bisect_right
 from collections import Counter
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NodeId, Offset, Uuid
-from metadata_log.format.partition_state import LEADER
+from metadata_log.format.ids import UNASSIGNED_DIRECTORY, NodeId, Offset, Uuid
+from metadata_log.format.partition_state import DIRECTORIES, LEADER, REPLICAS
 from metadata_log.format.records import TOPIC_RESOURCE, BrokerMode, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.brokers.contact import BrokerState, shown_state
+from quorum.controller.brokers.registration import LOG_DIRS_MAX
 from quorum.controller.controller import Controller
 from quorum.controller.partitions.listing.partition_listing import PartitionDescription, TopicPlace, describe_partition
 from quorum.controller.partitions.target_replicas import target_of
@@ -125,6 +126,14 @@ def _described(image: MetadataImage, name: str, first: int, limit: int, topic_id
     )
 
 
+class LogDirectory(NamedTuple):
+    """A log directory of a broker. `replicas`: how many the broker has assigned to it."""
+
+    directory_id: Uuid
+    is_online: bool
+    replicas: int
+
+
 class BrokerListing(NamedTuple):
     """A registered broker. Contact, offset and session are soft state of the active controller: None on any other node, or if
     the active controller has not heard the broker."""
@@ -138,10 +147,16 @@ class BrokerListing(NamedTuple):
     session_deadline_ms: int | None = None
     mode: BrokerMode | None = None
     """The mode that an operator has given to the broker id."""
+    log_dirs: tuple[LogDirectory, ...] = ()
+    """The online directories, and then others in which there are replicas."""
 
 
-BrokerCounts: TypeAlias = tuple[Counter[NodeId], Counter[NodeId]]
-"""How many partitions each broker leads, and how many replicas each broker has."""
+class BrokerCounts(NamedTuple):
+    """How many partitions each broker leads, how many replicas each broker has, and how many of them in which directory."""
+
+    led: Counter[NodeId]
+    replicas: Counter[NodeId]
+    in_directories: dict[NodeId, Counter[Uuid]]
 
 
 class BrokerPage(NamedTuple):
@@ -165,7 +180,7 @@ def list_brokers(
     """
     if not 0 < limit <= BROKERS_PAGE_MAX:
         limit = BROKERS_PAGE_MAX
-    led, replicas = broker_counts(image) if counts is None else counts
+    led, replicas, in_directories = broker_counts(image) if counts is None else counts
     registered = sorted(broker_id for broker_id in image.brokers if broker_id > after)
     listed: list[BrokerListing] = []
     for broker_id in registered[:limit]:
@@ -178,6 +193,7 @@ def list_brokers(
             led[broker_id],
             replicas[broker_id],
             mode=image.broker_modes.get(broker_id),
+            log_dirs=_log_directories(registration, in_directories.get(broker_id, Counter())),
         )
         if controller is not None:
             standing = controller.standing(image, broker_id)
@@ -192,15 +208,32 @@ def list_brokers(
 
 
 def broker_counts(image: MetadataImage) -> BrokerCounts:
-    """Counts the partitions that each broker leads, and the replicas of each broker. O(partitions), about 0.1 us each."""
+    """Counts the partitions that each broker leads, and the replicas of each broker. O(partitions), about 0.1 us each; 0.5 us
+    for each replica in a directory."""
     led: Counter[NodeId] = Counter()
     replicas: Counter[NodeId] = Counter()
+    placed: Counter[tuple[NodeId, Uuid]] = Counter()
     for topic in image.topics_by_id.unordered_values():
         for chunk in topic.chunks:
             led.update([state[LEADER] for state in chunk])
+            for state in chunk:
+                if state[DIRECTORIES]:
+                    placed.update(zip(state[REPLICAS], state[DIRECTORIES], strict=True))
         for broker_id, count in zip(topic.broker_ids, topic.broker_counts, strict=True):
             replicas[broker_id] += count
-    return led, replicas
+    in_directories: dict[NodeId, Counter[Uuid]] = {}
+    for (broker_id, directory), count in placed.items():
+        if directory != UNASSIGNED_DIRECTORY:
+            in_directories.setdefault(broker_id, Counter())[directory] = count
+    return BrokerCounts(led, replicas, in_directories)
+
+
+def _log_directories(broker: RegisterBroker, replicas: Counter[Uuid]) -> tuple[LogDirectory, ...]:
+    online = [LogDirectory(each, True, replicas[each]) for each in broker.log_dirs]
+    others = [
+        LogDirectory(each, False, count) for each, count in sorted(replicas.items()) if each not in broker.log_dirs
+    ]
+    return (*online, *others[:LOG_DIRS_MAX])
 
 
 class ClusterSummary(NamedTuple):

@@ -18,12 +18,14 @@ class PartitionCondition(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     UNDER_MIN_ISR: _ClassVar[PartitionCondition]
     AT_MIN_ISR: _ClassVar[PartitionCondition]
     NOT_PREFERRED_LEADER: _ClassVar[PartitionCondition]
+    OFFLINE_REPLICAS: _ClassVar[PartitionCondition]
 PARTITION_CONDITION_UNSPECIFIED: PartitionCondition
 UNDER_REPLICATED: PartitionCondition
 UNAVAILABLE: PartitionCondition
 UNDER_MIN_ISR: PartitionCondition
 AT_MIN_ISR: PartitionCondition
 NOT_PREFERRED_LEADER: PartitionCondition
+OFFLINE_REPLICAS: PartitionCondition
 
 class RequestContext(_message.Message):
     __slots__ = ("cluster_id", "timeout_ms", "request_id", "client_high_watermark", "consistency")
@@ -766,7 +768,7 @@ class ListBrokersRequest(_message.Message):
     def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
 
 class BrokerListing(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "endpoints", "rack", "state", "last_contact_age_ms", "metadata_offset", "led_partitions", "replicas", "data_plane", "state_reason", "state_since_ms", "session_left_ms", "mode", "mode_reason", "mode_since_ms")
+    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "endpoints", "rack", "state", "last_contact_age_ms", "metadata_offset", "led_partitions", "replicas", "data_plane", "state_reason", "state_since_ms", "session_left_ms", "mode", "mode_reason", "mode_since_ms", "log_dirs")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -784,6 +786,7 @@ class BrokerListing(_message.Message):
     MODE_FIELD_NUMBER: _ClassVar[int]
     MODE_REASON_FIELD_NUMBER: _ClassVar[int]
     MODE_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     incarnation_id: bytes
@@ -801,7 +804,18 @@ class BrokerListing(_message.Message):
     mode: str
     mode_reason: str
     mode_since_ms: int
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., last_contact_age_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., led_partitions: _Optional[int] = ..., replicas: _Optional[int] = ..., data_plane: _Optional[str] = ..., state_reason: _Optional[str] = ..., state_since_ms: _Optional[int] = ..., session_left_ms: _Optional[int] = ..., mode: _Optional[str] = ..., mode_reason: _Optional[str] = ..., mode_since_ms: _Optional[int] = ...) -> None: ...
+    log_dirs: _containers.RepeatedCompositeFieldContainer[LogDirectory]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., last_contact_age_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., led_partitions: _Optional[int] = ..., replicas: _Optional[int] = ..., data_plane: _Optional[str] = ..., state_reason: _Optional[str] = ..., state_since_ms: _Optional[int] = ..., session_left_ms: _Optional[int] = ..., mode: _Optional[str] = ..., mode_reason: _Optional[str] = ..., mode_since_ms: _Optional[int] = ..., log_dirs: _Optional[_Iterable[_Union[LogDirectory, _Mapping]]] = ...) -> None: ...
+
+class LogDirectory(_message.Message):
+    __slots__ = ("directory_id", "is_online", "replicas")
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    IS_ONLINE_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    directory_id: bytes
+    is_online: bool
+    replicas: int
+    def __init__(self, directory_id: _Optional[bytes] = ..., is_online: bool = ..., replicas: _Optional[int] = ...) -> None: ...
 
 class ListBrokersResponse(_message.Message):
     __slots__ = ("error", "leader", "as_of_offset", "brokers", "next_page_token", "local")

@@ -174,6 +174,10 @@ def _broker_listing(listing: BrokerListing, now_ms: int) -> admin_pb2.BrokerList
         mode="" if mode is None else Mode(mode.mode).word,
         mode_reason="" if mode is None else mode.reason,
         mode_since_ms=None if mode is None else mode.since_ms or None,
+        log_dirs=[
+            admin_pb2.LogDirectory(directory_id=each.directory_id, is_online=each.is_online, replicas=each.replicas)
+            for each in listing.log_dirs
+        ],
     )
 
 

@@ -409,7 +409,7 @@ async def test_a_broker_says_since_when_and_why_it_is_in_its_state(node: FakeNod
         "broker_epoch": "int", "incarnation_id": "str", "last_contact_age_ms": "int", "metadata_offset": "int",
         "led_partitions": "int", "replicas": "int", "data_plane": "str", "state_reason": "str", "state_since": "str",
         "state_since_ms": "int", "mode": None, "mode_reason": None, "mode_since": None, "mode_since_ms": None,
-        "session_left_ms": "int", "configs": {},
+        "session_left_ms": "int", "log_dirs": [{"directory_id": "str", "is_online": "bool", "replicas": "int"}], "configs": {},
     }  # fmt: skip
     assert (broker["state"], broker["state_reason"]) == ("fenced", "asked")
     assert broker["state_since"] == "2023-11-14T22:13:21.000+00:00"

@@ -8,8 +8,9 @@ from quorum.controller.controller import Controller
 from quorum.controller.partitions.listing.partition_listing import TopicPlace
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.topic_commands import NewTopic
-from quorum.controller.views import describe_topics, list_brokers, list_topics
+from quorum.controller.views import LogDirectory, describe_topics, list_brokers, list_topics
 from tests.quorum.controller.cluster import Cluster, registration
+from tests.quorum.controller.directories.test_directories import directory, lose, put, with_two_directories
 
 
 def test_topics_are_listed_in_pages() -> None:
@@ -123,3 +124,17 @@ def test_a_broker_that_shut_down_in_order_is_offline_for_every_leader() -> None:
     states = [broker.state for broker in list_brokers(cluster.image, cluster.controller).brokers]
     assert states == [BrokerState.OFFLINE, BrokerState.FENCED]
     assert [broker.state for broker in list_brokers(cluster.image, None).brokers] == states
+
+
+def test_brokers_are_listed_with_their_directories() -> None:
+    """The online ones, and those that are offline with replicas in them; a partition shows which replicas are offline."""
+    cluster = with_two_directories()
+    cluster.assign("t", (0, 1), (0, 1), (0, 1))
+    put(cluster, 0, directory(0, "A"), 0, 1)
+    put(cluster, 0, directory(0, "B"), 2)
+    lose(cluster, 0, "A")
+    first, second, _ = list_brokers(cluster.image, None).brokers
+    assert first.log_dirs == (LogDirectory(directory(0, "B"), True, 1), LogDirectory(directory(0, "A"), False, 2))
+    assert second.log_dirs == tuple(LogDirectory(directory(1, name), True, 0) for name in "AB")
+    (described,) = describe_topics(cluster.image, ("t",)).topics
+    assert [each.offline_replicas for each in described.partitions] == [(0,), (0,), ()]

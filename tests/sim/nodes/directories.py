@@ -17,7 +17,7 @@ from broker_agent.session.replica_directories import (
     ReplicaDirectories,
     recorded_directory,
 )
-from metadata_log.format.ids import NodeId, Uuid
+from metadata_log.format.ids import UNASSIGNED_DIRECTORY, NodeId, Uuid
 from quorum.controller.protocol.directory_commands import (
     AssignReplicasToDirs,
     AssignReplicasToDirsReply,
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from tests.sim.nodes.brokers import SimBroker
 
 DIRECTORIES: Final = 3
-ACT_EVERY_MS: Final = 200.0
+ACT_EVERY_MS: Final = 120.0
 LIMITS: Final = DirectoryLimits(assignments_max=6, backoff_ms=50, backoff_max_ms=800, timeout_ms=1_000)
 ASSIGNED_MAX: Final = 8
-ASSIGN_CHANCE: Final = 0.5
+ASSIGN_CHANCE: Final = 0.7
+COPY_CHANCE: Final = 0.05
 WRONG_CHANCE: Final = 0.05
 MENDED_CHANCE: Final = 0.7
 
@@ -103,23 +104,37 @@ class Directories:
 
     def _fail(self, now_ms: int) -> None:
         sound = [each for each in self.sound if each not in self.agent.offline]
-        if len(sound) > 1 or (sound and self._dice.random() < 0.2):
-            lost = self._dice.choice(sound)
+        in_use = self._in_use()
+        full = [each for each in sound if each in in_use] or (sound if self._dice.random() < 0.3 else [])
+        if full and (len(sound) > 1 or self._dice.random() < 0.2):
+            lost = self._dice.choice(full)
             self._broken.add(lost)
             self.agent.fail(lost, now_ms)
             self._broker.cluster.laws.directories.fails(lost)
             self._broker.cluster.coverage["log directory failed"] += 1
 
+    def _in_use(self) -> set[Uuid | None]:
+        """The directories that the image has for replicas of the broker."""
+        image, broker_id = self._broker.store.image, self._broker.broker_id
+        return {
+            recorded_directory(image, (topic_id, partition), broker_id)
+            for topic_id in image.topics_of_broker(broker_id)
+            for partition in image.topics_by_id[topic_id].partitions_on(broker_id)
+        }
+
     def _place_replicas(self) -> None:
-        """The data plane has its replicas in sound directories: new ones, and copies of those that were in a broken one."""
+        """The data plane has its replicas in sound directories: new ones, and after a while copies of those in a broken one."""
         image, broker_id = self._broker.store.image, self._broker.broker_id
         sound = [each for each in self.sound if each not in self.agent.offline]
         if not sound or self._dice.random() >= ASSIGN_CHANCE:
             return
         placed = 0
+        copies = self._broker.cluster.is_calm or self._dice.random() < COPY_CHANCE
         for topic_id in image.topics_of_broker(broker_id):
             for partition in image.topics_by_id[topic_id].partitions_on(broker_id):
-                if recorded_directory(image, (topic_id, partition), broker_id) not in sound and placed < ASSIGNED_MAX:
+                where = recorded_directory(image, (topic_id, partition), broker_id)
+                is_new = where == UNASSIGNED_DIRECTORY
+                if where not in sound and (is_new or copies) and placed < ASSIGNED_MAX:
                     self.agent.assign(self._dice.choice(sound), [(topic_id, partition)])
                     placed += 1
 

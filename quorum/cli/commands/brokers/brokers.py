@@ -33,6 +33,8 @@ _COLUMNS = (
     Column("DATA_PLANE", "data_plane"),
 )
 
+_LOST = id_text(bytes(15) + b"\x01")
+"""The log directory of replicas that were lost before the broker could say where they were."""
 _MODES = {
     "fenced": "an operator keeps the broker out",
     "maintenance": "an operator has drained the broker",
@@ -130,6 +132,10 @@ def _description(broker: admin_pb2.BrokerListing, configs: dict[str, str]) -> di
         "mode_since": None if mode_since_ms is None else time_text(mode_since_ms),
         "mode_since_ms": mode_since_ms,
         "session_left_ms": optional(broker, "session_left_ms"),
+        "log_dirs": [
+            {"directory_id": id_text(each.directory_id), "is_online": each.is_online, "replicas": each.replicas}
+            for each in broker.log_dirs
+        ],
         "configs": configs,
     }
 
@@ -153,6 +159,7 @@ def _lines(of: dict[str, Any]) -> Iterator[str]:
         ("leads", f"{of['led_partitions']:,} partitions"),
         ("replicas", f"{of['replicas']:,}"),
         ("data plane", of["data_plane"] or UNKNOWN),
+        *[("directory", _directory_text(each)) for each in of["log_dirs"]],
         ("configs", ",".join(f"{key}={value}" for key, value in of["configs"].items()) or UNKNOWN),
     )
     yield f"broker {of['broker_id']}"
@@ -166,6 +173,14 @@ def _mode_text(of: dict[str, Any]) -> str:
     meaning = _MODES.get(of["mode"], "a mode of a newer release")
     why = "" if of["mode_reason"] is None else f": {of['mode_reason']}"
     return f"{of['mode']} ({meaning}) since {of['mode_since'] or UNKNOWN}{why}"
+
+
+def _directory_text(of: dict[str, Any]) -> str:
+    """Says where a log directory is, and how many replicas the broker has assigned to it."""
+    state = "online" if of["is_online"] else "offline"
+    if of["directory_id"] == _LOST:
+        return f"{state}, {of['replicas']:,} replicas that were in a failed directory before the broker could say which one"
+    return f"{of['directory_id']} {state}, {of['replicas']:,} replicas assigned"
 
 
 def _meaning(reason: str) -> str:

@@ -31,6 +31,7 @@ def partitions() -> None:
 @partitions.command("list")
 @conditions_of_partitions
 @click.option("--not-preferred-leader", is_flag=True, help="The first assigned replica does not lead.")
+@click.option("--offline-replicas", is_flag=True, help="A replica's broker is fenced, or its log directory offline.")
 @click.option("--broker", "replica_on", type=ID, metavar="ID", help="This broker has a replica.")
 @click.option("--led-by", type=ID, metavar="ID", help="This broker leads.")
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Of this topic; may be repeated.")
@@ -48,7 +49,7 @@ def list_(
 ) -> None:
     """Lists partitions by topic and number. The controllers filter.
 
-    With several of the first five options, a partition is listed if it meets one of them. The other options narrow the list.
+    With several of the first six options, a partition is listed if it meets one of them. The other options narrow the list.
 
     \b
     $ quorumctl partitions list --under-replicated --topic orders

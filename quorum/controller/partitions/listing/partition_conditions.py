@@ -10,13 +10,19 @@ A reassignment under way makes no partition under-replicated (`target_replicas`)
 sync, so a partition with two replicas has enough with two where `min.insync.replicas` demands three.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, TypeAlias
 
-from metadata_log.format.ids import NO_LEADER
-from metadata_log.format.partition_state import ISR, LEADER, REPLICAS, PartitionState
+from metadata_log.format.ids import NO_LEADER, NodeId
+from metadata_log.format.partition_state import DIRECTORIES, ISR, LEADER, REPLICAS, PartitionState
+from metadata_log.format.records import RegisterBroker
+from metadata_log.image.log_directories import offline_replicas
+from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.target_replicas import in_sync_wanted
+
+AliveBrokers: TypeAlias = Mapping[NodeId, RegisterBroker]
+"""The brokers that are not fenced, by id."""
 
 
 class PartitionCondition(Enum):
@@ -32,6 +38,8 @@ class PartitionCondition(Enum):
     """As many replicas are in sync as `min.insync.replicas` demands: the loss of one more is a loss of service."""
     NOT_PREFERRED_LEADER = 5
     """The first assigned replica does not lead."""
+    OFFLINE_REPLICAS = 6
+    """A replica is on a broker that is fenced or not registered, or in an offline log directory."""
 
 
 def is_unavailable(state: PartitionState) -> bool:
@@ -54,14 +62,24 @@ def is_led_by_preferred(state: PartitionState) -> bool:
     return state[LEADER] == state[REPLICAS][0]
 
 
-Holds: TypeAlias = Callable[[PartitionState, int], bool]
-"""The test of a condition: a partition's state, and the topic's `min.insync.replicas`."""
+def has_offline_replicas(state: PartitionState, alive: AliveBrokers) -> bool:
+    return bool(offline_replicas(alive, state[REPLICAS], state[DIRECTORIES]))
+
+
+def alive_brokers(image: MetadataImage) -> AliveBrokers:
+    """Returns the brokers that are not fenced. O(brokers)."""
+    return {broker.broker_id: broker for broker in image.brokers.unordered_values() if not broker.fenced}
+
+
+Holds: TypeAlias = Callable[[PartitionState, int, AliveBrokers], bool]
+"""The test of a condition: a partition's state, the topic's `min.insync.replicas`, and the brokers that are not fenced."""
 
 CONDITIONS: Final[dict[PartitionCondition, Holds]] = {
-    PartitionCondition.UNDER_REPLICATED: lambda state, _: is_under_replicated(state),
-    PartitionCondition.UNAVAILABLE: lambda state, _: is_unavailable(state),
-    PartitionCondition.UNDER_MIN_ISR: is_under_min_isr,
-    PartitionCondition.AT_MIN_ISR: is_at_min_isr,
-    PartitionCondition.NOT_PREFERRED_LEADER: lambda state, _: not is_led_by_preferred(state),
+    PartitionCondition.UNDER_REPLICATED: lambda state, _, __: is_under_replicated(state),
+    PartitionCondition.UNAVAILABLE: lambda state, _, __: is_unavailable(state),
+    PartitionCondition.UNDER_MIN_ISR: lambda state, min_isr, _: is_under_min_isr(state, min_isr),
+    PartitionCondition.AT_MIN_ISR: lambda state, min_isr, _: is_at_min_isr(state, min_isr),
+    PartitionCondition.NOT_PREFERRED_LEADER: lambda state, _, __: not is_led_by_preferred(state),
+    PartitionCondition.OFFLINE_REPLICAS: lambda state, _, alive: has_offline_replicas(state, alive),
 }
 """The test of each condition."""

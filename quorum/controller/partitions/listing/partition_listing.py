@@ -22,7 +22,12 @@ from metadata_log.image.log_directories import offline_replicas
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import CHUNK_PARTITIONS, TopicImage
 from quorum.controller.partitions.election_rules import min_isr_of
-from quorum.controller.partitions.listing.partition_conditions import CONDITIONS, PartitionCondition
+from quorum.controller.partitions.listing.partition_conditions import (
+    CONDITIONS,
+    AliveBrokers,
+    PartitionCondition,
+    alive_brokers,
+)
 
 ROWS_PAGE_MAX: Final = 1_000
 """Maximum number of partitions in one page, also if a client wants more."""
@@ -94,6 +99,7 @@ def list_partitions(
     """Lists partitions from `place` on (None: the first), at most `limit` (0, or above ROWS_PAGE_MAX: ROWS_PAGE_MAX)."""
     room = limit if 0 < limit <= ROWS_PAGE_MAX else ROWS_PAGE_MAX
     names = image.topic_ids.sorted_keys() if wanted.topics is None else sorted(wanted.topics)
+    alive = alive_brokers(image) if PartitionCondition.OFFLINE_REPLICAS in wanted.conditions else {}
     rows: list[PartitionListing] = []
     budget = PARTITIONS_LOOKED_AT_MAX
     for index in range(0 if place is None else bisect_left(names, place.topic), len(names)):
@@ -105,7 +111,7 @@ def list_partitions(
             budget -= _TOPIC_COST
             continue
         number = place.partition if place is not None and place[::2] == (name, topic.topic_id) else 0
-        passes = _test(wanted, min_isr_of(image, name))
+        passes = _test(wanted, min_isr_of(image, name), alive)
         while number < topic.partition_count:
             if budget <= 0 or len(rows) >= room:
                 return PartitionPage(tuple(rows), TopicPlace(name, number, topic.topic_id))
@@ -127,7 +133,7 @@ def _may_have(topic: TopicImage, wanted: PartitionFilter) -> bool:
     return all(topic.has_replica_on(broker_id) for broker_id in brokers if broker_id is not None)
 
 
-def _test(wanted: PartitionFilter, min_isr: int) -> Callable[[PartitionState], bool]:
+def _test(wanted: PartitionFilter, min_isr: int, alive: AliveBrokers) -> Callable[[PartitionState], bool]:
     replica_on, led_by = wanted.replica_on, wanted.led_by
     conditions = [CONDITIONS[condition] for condition in wanted.conditions]
 
@@ -136,6 +142,6 @@ def _test(wanted: PartitionFilter, min_isr: int) -> Callable[[PartitionState], b
             return False
         if replica_on is not None and replica_on not in state[REPLICAS]:
             return False
-        return not conditions or any(holds(state, min_isr) for holds in conditions)
+        return not conditions or any(holds(state, min_isr, alive) for holds in conditions)
 
     return passes

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from metadata_log.format.ids import NO_LEADER
+from metadata_log.format.ids import LOST_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY
 from metadata_log.format.records import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -36,7 +36,9 @@ ALL = PartitionFilter()
 def any_image(dice: random.Random) -> MetadataImage:
     """Some topics, with partitions in every state that a filter knows."""
     records: list[object] = [FeatureLevel("metadata.version", 2)]
-    records += [RegisterBroker(each, bytes(16), (), (), None, each == 5, False, ()) for each in range(1, 6)]
+    records += [
+        RegisterBroker(each, bytes(16), (), (), None, each == 5, False, (_directory(each),)) for each in range(1, 6)
+    ]
     records += [Config(BROKER_RESOURCE, "", "min.insync.replicas", "2")] * dice.randint(0, 1)
     for number in dice.sample(range(1, 40), dice.randint(0, 9)):
         records.append(Topic(f"t-{number}", topic_id(number)))
@@ -52,7 +54,13 @@ def _any_partition(dice: random.Random, number: int, partition: int) -> Partitio
     leader = NO_LEADER if dice.random() < 0.2 else dice.choice(isr)
     adding = replicas[-1:] if dice.random() < 0.2 else ()
     removing = replicas[:1] if dice.random() < 0.2 and len(replicas) > 1 else ()
-    return Partition(topic_id(number), partition, replicas, isr, removing, adding, leader, 0, 0, 0)
+    directories = tuple(dice.choice((UNASSIGNED_DIRECTORY, _directory(each), LOST_DIRECTORY)) for each in replicas)
+    directories = directories if dice.random() < 0.5 else ()
+    return Partition(topic_id(number), partition, replicas, isr, removing, adding, leader, 0, 0, 0, directories)
+
+
+def _directory(broker_id: int) -> bytes:
+    return bytes([100 + broker_id] * 16)
 
 
 def twin(image: MetadataImage, wanted: PartitionFilter) -> Found:
@@ -70,6 +78,7 @@ def twin(image: MetadataImage, wanted: PartitionFilter) -> Found:
                 PartitionCondition.UNDER_MIN_ISR: len(each.isr) < enough,
                 PartitionCondition.AT_MIN_ISR: len(each.isr) == enough,
                 PartitionCondition.NOT_PREFERRED_LEADER: each.leader != each.replicas[0],
+                PartitionCondition.OFFLINE_REPLICAS: 5 in each.replicas or LOST_DIRECTORY in each.directories,
             }
             passes = (
                 not wanted.conditions or any(met[condition] for condition in wanted.conditions),
