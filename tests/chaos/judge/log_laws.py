@@ -15,6 +15,7 @@ from tests.chaos.operators.calls import OperatorCall
 from tests.sim.coverage import Coverage
 from tests.sim.history import History, Step
 from tests.sim.laws.broken import hold
+from tests.sim.laws.directories import DirectoryLaws
 from tests.sim.laws.eligible import EligibleLaws
 from tests.sim.laws.features import FeatureLaws
 from tests.sim.laws.metadata import MetadataLaws
@@ -29,7 +30,8 @@ class LogLaws:
 
     def __init__(self, history: History, calls: Sequence[OperatorCall]) -> None:
         coverage = Coverage()
-        self._metadata = MetadataLaws(coverage, lambda broker_id, broker_epoch: ANY_OFFSET)
+        self._directories = DirectoryLaws(coverage)
+        self._metadata = MetadataLaws(coverage, lambda broker_id, broker_epoch: ANY_OFFSET, self._directories)
         self._modes = ModeLaws(coverage)
         self._eligible = EligibleLaws(coverage)
         self._features = FeatureLaws(history, coverage)
@@ -64,6 +66,7 @@ class LogLaws:
                 hold(count in self._counts[name], "C7 Atomic", f"{name} at {step.end} has {count} partitions")
         self._modes.committed(step)
         self._eligible.committed(step)
+        self._directories.committed(step)
         self._features.committed(step)
 
     def at_the_end(self, history: History) -> None:
