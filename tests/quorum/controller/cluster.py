@@ -186,7 +186,7 @@ class Cluster:
 
     def check_laws(self) -> None:
         """M3 and M4: who is fenced leads nothing and stands in an ISR only as its last member. M10: so does who was fenced by an
-        operator, and who is in maintenance leads only where no other can, but for what the controller still looks for. M17: nor
+        operator, and who is in maintenance leads only where no other can, but for what the controller still looks for. M18: nor
         does a replica in an offline log directory."""
         modes, brokers = self.image.broker_modes, self.image.brokers
         assert all(brokers[each].fenced for each in modes if modes[each].mode == FENCED_MODE), modes

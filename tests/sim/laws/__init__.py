@@ -7,7 +7,7 @@
     metadata    the changes allowed to committed records                 M1 - M7, M9
     modes       the modes that operators give to brokers                 M10
     eligible    eligible leader replicas, as far as metadata can show    M13
-    directories log directories, and the replicas in them                M17
+    directories log directories, and the replicas in them                M18
     features    levels of features, up and down                          M14 - M16
     policies    the controllers' rules about topics and configs          M12
     placement   the replicas of new partitions                           M17

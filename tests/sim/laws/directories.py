@@ -1,4 +1,4 @@
-"""The laws of log directories (M17): no partition is led by a replica whose directory its broker does not have.
+"""The laws of log directories (M18): no partition is led by a replica whose directory its broker does not have.
 
     in an online directory   the leader's recorded directory is in its broker's registration, in every image
     kept out                 a replica in an offline directory enters no ISR
@@ -7,7 +7,7 @@
 A replica without a directory is online. The observer knows from the brokers which directories have ever failed.
 
 Example: 1. Broker 101 leads orders-0 from directory A, and reports that A has failed. 2. A controller that takes A out of the
-registration first, and moves the leadership later, breaks M17 InOnlineDirectory.
+registration first, and moves the leadership later, breaks M18 InOnlineDirectory.
 """
 
 from metadata_log.format.ids import LOST_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY, NodeId, Uuid
@@ -68,11 +68,11 @@ class DirectoryLaws:
         self._coverage["replica in an offline directory"] += bool(offline)
         leader = after[LEADER]
         text = f"{where} is led by {leader}; its directories are {after[DIRECTORIES]}"
-        hold(leader == NO_LEADER or leader not in offline, "M17 InOnlineDirectory", text)
+        hold(leader == NO_LEADER or leader not in offline, "M18 InOnlineDirectory", text)
         if before is not None:
             entered = set(after[ISR]) - {*before[ISR], *before[ELR]}
             hold(
-                entered.isdisjoint(offline), "M17 KeptOut", f"{where}: {entered} entered the ISR; offline are {offline}"
+                entered.isdisjoint(offline), "M18 KeptOut", f"{where}: {entered} entered the ISR; offline are {offline}"
             )
 
     def _check_safe(self, step: Step, broker_id: NodeId) -> None:
@@ -88,7 +88,7 @@ class DirectoryLaws:
                 if state[DIRECTORIES] and state[DIRECTORIES][state[REPLICAS].index(broker_id)] not in kept:
                     is_out = broker_id not in state[ISR] and broker_id not in state[ELR]
                     text = f"{topic.name}-{partition}: b{broker_id} has lost the replica, and is in {state[ISR]} or {state[ELR]}"
-                    hold(is_out, "M17 LostIsNotSafe", text)
+                    hold(is_out, "M18 LostIsNotSafe", text)
 
 
 def _state(image: MetadataImage, topic_id: Uuid, partition: int) -> PartitionState | None:
