@@ -66,7 +66,7 @@ class BrokerLaws:
         self._applied: dict[tuple[NodeId, int], Offset] = {}
         self._plain: set[tuple[NodeId, int]] = set()
         self._wishes: set[tuple[NodeId, int]] = set()
-        """Brokers (id, epoch) which asked to be fenced after having been Online."""
+        """Brokers (id, epoch) which asked to be fenced after having been Online, or reported their last directory as offline."""
         self._named: set[NodeId] = set()
         """Brokers that an operator has ever asked to fence. The fence may come at any later time, while the broker is heard."""
         self._heard: dict[tuple[_Term, NodeId, int], float] = {}
@@ -138,6 +138,10 @@ class BrokerLaws:
             return
         if fetch.broker_id not in node.active.controller._brokers.views._barred:
             self._heard[term, *key] = now_ms  # a fetch after the begin of the broker's fencing comes too late
+        if set(registered.log_dirs) <= set(fetch.offline_log_dirs):
+            self._wishes.add(
+                key
+            )  # without a log directory the broker has no replica: this report asks for a fence, too
         if not fetch.wants_fence and not fetch.wants_shut_down:
             self._plain.add(key)
         elif key in self._plain or fetch.wants_shut_down:
