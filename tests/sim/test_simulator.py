@@ -21,23 +21,21 @@ from tests.sim.laws import (
     brokers,
     clients,
     damage,
-    directories,
     eligible,
     features,
     following,
     hold,
     metadata,
     modes,
-    placement,
     policies,
     proposals,
     quorum,
-    reassignments,
     requests,
     snapshots,
     story,
     transactions,
 )
+from tests.sim.laws.replicas import directories, placement, reassignments
 from tests.sim.moves import Moves
 from tests.sim.mutants import MUTANTS, put_in
 from tests.sim.mutants.patching import Mutant, patched

@@ -15,11 +15,11 @@ from tests.chaos.operators.calls import OperatorCall
 from tests.sim.coverage import Coverage
 from tests.sim.history import History, Step
 from tests.sim.laws.broken import hold
-from tests.sim.laws.directories import DirectoryLaws
 from tests.sim.laws.eligible import EligibleLaws
 from tests.sim.laws.features import FeatureLaws
 from tests.sim.laws.metadata import MetadataLaws
 from tests.sim.laws.modes import ModeLaws
+from tests.sim.laws.replicas.directories import DirectoryLaws
 
 ANY_OFFSET: Final = sys.maxsize
 """Stands for "has applied everything": nobody has watched the images of the brokers."""

@@ -39,15 +39,15 @@ from tests.sim.history import History
 from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.laws.brokers import BrokerLaws
 from tests.sim.laws.clients import ClientLaws
-from tests.sim.laws.directories import DirectoryLaws
 from tests.sim.laws.eligible import EligibleLaws
 from tests.sim.laws.features import FeatureLaws
 from tests.sim.laws.metadata import MetadataLaws
 from tests.sim.laws.modes import ModeLaws
-from tests.sim.laws.placement import PlacementLaws
 from tests.sim.laws.policies import PolicyLaws
 from tests.sim.laws.proposals import ProposalLaws
 from tests.sim.laws.quorum import QuorumLaws
+from tests.sim.laws.replicas.directories import DirectoryLaws
+from tests.sim.laws.replicas.placement import PlacementLaws
 from tests.sim.laws.requests import RequestLaws
 from tests.sim.laws.snapshots import SnapshotLaws
 from tests.sim.laws.story import StoryLaws

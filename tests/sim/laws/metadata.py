@@ -38,8 +38,8 @@ from quorum.controller.protocol.config import ControllerConfig
 from tests.sim.coverage import Coverage
 from tests.sim.history import Step
 from tests.sim.laws.broken import LawBroken, hold
-from tests.sim.laws.directories import DirectoryLaws
-from tests.sim.laws.reassignments import ReassignmentLaws
+from tests.sim.laws.replicas.directories import DirectoryLaws
+from tests.sim.laws.replicas.reassignments import ReassignmentLaws
 
 WHOLE_CHECK_EVERY = 200
 """How many batches lie between two checks of the whole image."""

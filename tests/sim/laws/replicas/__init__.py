@@ -1,0 +1,1 @@
+"""Laws of replicas: the brokers and log directories they are placed on, and how they move."""
