@@ -132,7 +132,7 @@ class Node:
             load=opened.load,
             agreement=self._agreement,
             log_repair=self._log_repair,
-            mark_passed=self.active.mark_passed,
+            mark_passed=self.active.marks.passed,
         )
         self._leadership = Leadership(parts, self.active, self._applier, self._agreement, self.addresses)
         self._skipping = Skipping(parts, self.active, self._append_skip)

@@ -9,7 +9,6 @@ state machine learns of its leadership only after it has passed the start of the
 A broker that fetches too early receives "not ready": the broker waits, and neither drops records nor loads a snapshot.
 """
 
-import contextlib
 from typing import TypeAlias
 
 from metadata_log.format.errors import ErrorCode
@@ -22,6 +21,7 @@ from quorum.core.protocol.deadlines import soonest
 from quorum.core.protocol.inputs import ConfirmReads
 from quorum.runtime.active.broker_feed import BrokerFeed
 from quorum.runtime.active.decisions import Deciding, DecisionFailed
+from quorum.runtime.active.marks import MARK_REASON_CHARS_MAX, Marks
 from quorum.runtime.active.proposals import Proposals
 from quorum.runtime.active.story import Story
 from quorum.runtime.active.transactions import OpenDecision
@@ -57,8 +57,6 @@ BEGUN_RECORDS_PER_TURN_MAX = 1_000
 For example, 128 topics of 10,000 partitions take six seconds; in that time another node would be elected."""
 INTERNAL_DEADLINE_MS = 60_000
 """The deadline of commands that no client has sent."""
-MARK_REASON_CHARS_MAX = 1_000
-"""Maximum length of a mark's reason. A mark must fit into a batch, and stays in the log for ever."""
 
 TOO_MANY_COPIES = (
     f"a request with this id is being decided, and {COPIES_MAX} repeated requests wait already; this copy did nothing: "
@@ -92,10 +90,8 @@ class ActiveController:
         self._transaction = OpenDecision(
             parts.state, self._deciding, tallies, parts.config.controller.transaction_timeout_ms
         )
+        self.marks = Marks(parts, self._deciding, self._transaction)
         self._read_token = 0
-        self._mark_pending = False
-        self._mark_wanted: str | None = None
-        """The reason of a mark that could not be appended, because a transaction was open."""
         self._now_ms = 0
 
     # --- leadership ------------------------------------------------------------------------------------------------
@@ -107,7 +103,7 @@ class ActiveController:
         self.on = True
         self._now_ms = now_ms
         self._feed.begin(epoch)
-        self._mark_pending, self._mark_wanted = False, None
+        self.marks.begin()
         self._state.begin_proposing()
         self.controller.activate(self._state.committed, now_ms)
         if self._transaction.is_open:
@@ -171,7 +167,7 @@ class ActiveController:
             self._world.reply(event.reply_to, Refused(ErrorCode.INVALID_REQUEST, text))
         else:
             try:
-                end = self._mark(event.reason, is_asked=True)
+                end = self.marks.append(event.reason, self._now_ms, is_asked=True)
             except Refused as refused:
                 self._world.reply(event.reply_to, refused)
                 return
@@ -238,11 +234,6 @@ class ActiveController:
     def _abort_if_open(self, why: str) -> None:
         if self._transaction.is_open:
             self._transaction.abort(why, self._now_ms)
-
-    def _mark(self, reason: str, *, is_asked: bool) -> Offset:
-        end = self._deciding.mark(reason, self._now_ms, is_asked=is_asked)
-        self._mark_pending = True
-        return end
 
     def _wait(
         self,
@@ -342,7 +333,7 @@ class ActiveController:
                 reply = ReadView(applied, self._state.committed, self.controller, now_ms)
             self._world.reply(deferred.reply_to, reply)
         if self._feed.settle(now_ms):
-            self._mark_if_due(wall_ms)
+            self.marks.append_if_due(now_ms, wall_ms)
 
     def _go_on_with_others(self) -> None:
         """Continues a long decision. After a transaction it also decides what has fallen due meanwhile, before requests."""
@@ -387,29 +378,9 @@ class ActiveController:
             refusal = Refused(ErrorCode.POLICY_VIOLATION, text)
             self._wait_confirmed(rest.reply_to, refusal, rest.deadline_ms)
 
-    def _mark_if_due(self, wall_ms: int) -> None:
-        if self._mark_pending or self._transaction.is_open:
-            return
-        if self._mark_wanted is not None:
-            self.make_snapshot(self._mark_wanted)
-            return
-        due = self._snapshotter.mark_due(self._state, wall_ms)
-        if due is not None:
-            self.make_snapshot(due.reason)
-
     def make_snapshot(self, reason: str) -> None:
-        """Appends a mark, so that every node writes a snapshot at the log's end, unless a mark is pending.
-
-        While a transaction is open the mark waits, because no snapshot may be inside of the transaction.
-        """
-        self._mark_wanted = reason if self._transaction.is_open else None
-        if not self._mark_pending and not self._transaction.is_open:
-            with contextlib.suppress(Refused):  # the disk is full; the next leader finds the mark due, too
-                self._mark(reason, is_asked=False)
-
-    def mark_passed(self) -> None:
-        """Takes note that the pending mark is committed."""
-        self._mark_pending = False
+        """Appends a mark, so that every node writes a snapshot at the log's end (`marks`)."""
+        self.marks.make(reason, self._now_ms)
 
     @property
     def has_more_to_do(self) -> bool:

@@ -3,8 +3,8 @@
 from metadata_log.format.ids import Offset
 from metadata_log.image.metadata_image import MetadataImage, Provenance
 from metadata_log.image.replay import OpenTransaction, Replay
-from quorum.runtime.active.active_controller import ActiveController
 from quorum.runtime.active.decisions import Decided
+from quorum.runtime.active.marks import Marks
 from quorum.runtime.active.transactions import OpenDecision
 from quorum.runtime.image.state_machine import StateMachine
 from tests.sim.mutants.patching import Mutant, patched
@@ -37,15 +37,10 @@ def _adopt_without_the_transaction(
     _adopt(self, image, end)
 
 
-def _mark_at_once(self: ActiveController, reason: str) -> None:
-    if not self._mark_pending:
-        self._mark(reason, is_asked=False)
-
-
-def _mark_if_due_at_once(self: ActiveController, wall_ms: int) -> None:
-    due = None if self._mark_pending else self._snapshotter.mark_due(self._state, wall_ms)
+def _append_if_due_at_once(self: Marks, now_ms: int, wall_ms: int) -> None:
+    due = None if self._pending else self._snapshotter.mark_due(self._state, wall_ms)
     if due is not None:
-        _mark_at_once(self, due.reason)
+        self.append(due.reason, now_ms, is_asked=False)
 
 
 TRANSACTIONS: dict[str, Mutant] = {
@@ -71,6 +66,6 @@ TRANSACTIONS: dict[str, Mutant] = {
     ),
     "mark-inside-a-transaction": Mutant(
         "a snapshot that is due is marked although a transaction is open",
-        lambda: patched(ActiveController, "_mark_if_due", _mark_if_due_at_once),
+        lambda: patched(Marks, "append_if_due", _append_if_due_at_once),
     ),
 }

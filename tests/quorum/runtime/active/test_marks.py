@@ -6,7 +6,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import METADATA_VERSION, FeatureLevel, level_of
 from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.controller.protocol.topic_commands import CreateTopicsReply
-from quorum.runtime.active.active_controller import MARK_REASON_CHARS_MAX
+from quorum.runtime.active.marks import MARK_REASON_CHARS_MAX
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from quorum.runtime.protocol.requests import Refused, SnapshotMarked
 from quorum.runtime.protocol.world import Answer, SnapshotWanted
