@@ -1,9 +1,9 @@
 """The delta: the effect of each record on an image, defined once for controllers, brokers, snapshots and Spark.
 
 A delta is opened on an image, takes records in log order, and is finished into the next image. Each touched shard and
-chunk of the image is copied once. The effects of topic and partition records are in `topic_delta`, all others are here.
-The table `REPLAYS`, at the end of this file, has one row for each record type: its effect, the entities that it changes
-and, for a canonical record, its place in a snapshot.
+chunk of the image is copied once. The effects of the records of topics and partitions are in `topic_delta`, those of
+brokers and controllers in `broker_delta`, all others here. The table `REPLAYS`, at the end of this file, has one row for
+each record type: its effect, the entities that it changes and, for a canonical record, its place in a snapshot.
 
 *Replay is strict.* A record that does not fit raises `InvalidRecord`: an unknown topic, a leader outside the ISR, a
 stale broker epoch. A node that guessed would have another image than its peers.
@@ -27,22 +27,17 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from metadata_log.format.errors import LogFormatError
-from metadata_log.format.ids import NODE_ID_MAX, NodeId, Offset, Uuid, uuid_text
+from metadata_log.format.ids import Offset, Uuid, uuid_text
 from metadata_log.format.partition_runs import PartitionRun
 from metadata_log.format.records import (
     FROM_OFFSET,
-    MAINTENANCE_MODE,
     METADATA_VERSION,
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
-    MODE_REASON_CHARS_MAX,
-    NO_MODE,
     PAYLOAD_HASH_BYTES,
     PRINCIPAL_CHARS_MAX,
     REMEMBERED_REPLY_BYTES_MAX,
     REQUEST_SLOTS_MAX,
-    STATE_REASON_CHARS_MAX,
-    STATE_SINCE_MS_MAX,
     TOPIC_RESOURCE,
     AccessControlEntry,
     BrokerMode,
@@ -70,11 +65,11 @@ from metadata_log.format.records import (
     level_problem,
 )
 from metadata_log.format.records.levels import FIELD_LEVELS
+from metadata_log.image.broker_delta import BrokerDelta
 from metadata_log.image.canonical_order import OrderKey, by_bytes, by_number, by_quota, by_text
 from metadata_log.image.entity_key import EntityKey, clear_elr_keys, quota_keys, remove_topic_keys, topic_key
 from metadata_log.image.image_editor import DeltaKind, Edits, Misfit
 from metadata_log.image.metadata_image import MetadataImage, QuotaKey, ScramKey
-from metadata_log.image.topic_delta import TopicDelta
 
 _NEWER_FIELDS: Final = itemgetter(*(Partition._fields.index(name) - 2 for name in FIELD_LEVELS[Partition]))
 """The fields of a partition's state that need a higher level than 1 if they are not empty."""
@@ -89,15 +84,9 @@ class InvalidRecord(LogFormatError):
         self.reason = reason
 
 
-def _kept_epoch(old: RegisterBroker | None, new: RegisterBroker) -> int | None:
-    """Return the epoch that the same incarnation keeps when it registers again."""
-    return old.broker_epoch if old is not None and old.incarnation_id == new.incarnation_id else None
-
-
-class MetadataDelta(TopicDelta):
+class MetadataDelta(BrokerDelta):
     """Changes to one image, collected record by record. Not usable after `finish` or an `InvalidRecord`."""
 
-    _controllers: Edits[NodeId, RegisterController] = Edits("controllers")
     _features: Edits[str, int] = Edits("features")
     _quotas: Edits[QuotaKey, ClientQuota] = Edits("quotas")
     _acls: Edits[Uuid, AccessControlEntry] = Edits("acls")
@@ -105,7 +94,6 @@ class MetadataDelta(TopicDelta):
     _tokens: Edits[str, DelegationToken] = Edits("delegation_tokens")
     _request_outcomes: Edits[int, RequestOutcome] = Edits("request_outcomes")
     _request_slots: Edits[Uuid, int] = Edits("request_slots")
-    _broker_modes: Edits[NodeId, BrokerMode] = Edits("broker_modes")
 
     def __init__(self, image: MetadataImage, *, kind: DeltaKind = DeltaKind.STRICT) -> None:
         super().__init__(image, kind=kind)
@@ -238,86 +226,6 @@ class MetadataDelta(TopicDelta):
             # a second reference: the digest counts the record once, in its slot
             self._singles["newest_request"] = record
         self.changed.others = True
-
-    # --- brokers and controllers ---
-
-    def _register_broker(self, record: RegisterBroker, offset: Offset) -> None:
-        """Set the broker epoch to the offset of the registration (M1). The same incarnation may register again and keep
-        its epoch.
-        """
-        old = self._brokers.get(record.broker_id)
-        if not 0 <= record.broker_id <= NODE_ID_MAX:
-            raise Misfit(f"broker id {record.broker_id}")
-        self._check_reason(record)
-        if record.broker_epoch == FROM_OFFSET and self._kind is not DeltaKind.LOADING:
-            record = record._replace(broker_epoch=offset)
-        elif record.broker_epoch < 0:
-            raise Misfit(f"broker {record.broker_id} without an epoch")
-        elif self._kind is DeltaKind.STRICT and record.broker_epoch not in (offset, _kept_epoch(old, record)):
-            raise Misfit(
-                f"broker {record.broker_id} registers with epoch {record.broker_epoch}, neither a new one nor its own"
-            )
-        self._put(self._brokers, record.broker_id, record)
-        self.changed.brokers.add(record.broker_id)
-
-    @staticmethod
-    def _check_reason(record: RegisterBroker | BrokerRegistrationChange) -> None:
-        if len(record.reason) > STATE_REASON_CHARS_MAX or not 0 <= record.since_ms <= STATE_SINCE_MS_MAX:
-            raise Misfit(f"broker {record.broker_id} with the reason {record.reason:.80} since {record.since_ms}")
-
-    def _registration(self, broker_id: NodeId, broker_epoch: int) -> RegisterBroker:
-        found = self._brokers.get(broker_id)
-        if found is None:
-            raise Misfit(f"broker {broker_id} is not registered")
-        if found.broker_epoch != broker_epoch:
-            raise Misfit(f"broker {broker_id} has epoch {found.broker_epoch}, not {broker_epoch}")
-        return found
-
-    def _change_registration(self, record: BrokerRegistrationChange, offset: Offset) -> None:
-        old = self._registration(record.broker_id, record.broker_epoch)
-        is_other_state = record.fenced is not None or record.in_controlled_shutdown is not None
-        self._check_reason(record)
-        new = old._replace(
-            fenced=old.fenced if record.fenced is None else record.fenced,
-            in_controlled_shutdown=old.in_controlled_shutdown
-            if record.in_controlled_shutdown is None
-            else record.in_controlled_shutdown,
-            log_dirs=old.log_dirs if record.log_dirs is None else record.log_dirs,
-            reason=record.reason if is_other_state else old.reason,
-            since_ms=record.since_ms if is_other_state else old.since_ms,
-        )
-        self._put(self._brokers, record.broker_id, new)
-        self.changed.brokers.add(record.broker_id)
-
-    def _unregister_broker(self, record: UnregisterBroker, offset: Offset) -> None:
-        self._registration(record.broker_id, record.broker_epoch)
-        if record.broker_id in self._broker_modes:
-            raise Misfit(f"broker {record.broker_id} has a mode that an operator has set")
-        self._drop(self._brokers, record.broker_id, "broker")
-        self._all_registered.clear()
-        self.changed.brokers.add(record.broker_id)
-
-    def _broker_mode(self, record: BrokerMode, offset: Offset) -> None:
-        broker_id = record.broker_id
-        if not (
-            NO_MODE <= record.mode <= MAINTENANCE_MODE
-            and len(record.reason) <= MODE_REASON_CHARS_MAX
-            and 0 <= record.since_ms <= STATE_SINCE_MS_MAX
-        ):
-            raise Misfit(f"mode {record.mode} of broker {broker_id}: a field is out of its limits")
-        if self._kind is not DeltaKind.FOLDING and broker_id not in self._brokers:
-            raise Misfit(f"a mode of broker {broker_id}, which is not registered")
-        self.changed.others = True
-        if record.mode != NO_MODE:
-            self._put(self._broker_modes, broker_id, record)
-        elif self._kind is DeltaKind.LOADING:
-            raise Misfit(f"broker {broker_id} without a mode")
-        elif broker_id in self._broker_modes:
-            self._drop(self._broker_modes, broker_id, "mode")
-
-    def _register_controller(self, record: RegisterController, offset: Offset) -> None:
-        self._put(self._controllers, record.controller_id, record)
-        self.changed.controllers.add(record.controller_id)
 
     # --- configs ---
 

@@ -1,7 +1,7 @@
 """The effects of the records of topics and partitions on an image.
 
 A topic under change has an editor, which keeps the states of its partitions until the topic is closed: millions of partitions
-are replayed without a new topic for each. All other effects are in `delta`, which builds on this class.
+are replayed without a new topic for each. All other effects are in `broker_delta` and `delta`, which build on this class.
 """
 
 from metadata_log.format.ids import ZERO_UUID, NodeId, Offset, Uuid, uuid_text

@@ -62,7 +62,7 @@ BEFORE: dict[str, list[tuple[str, str]]] = {
     "image/delta.py": [
         ("    MetadataRecord,\n", IMPORT),
         ("\n    def replay(", EDITS),
-        ("    # --- brokers and controllers ---\n", REPLAY),
+        ("    # --- configs ---\n", REPLAY),
         ("    NoOp: Replays(", ROW),
     ],
 }
