@@ -58,6 +58,11 @@ For example, 128 topics of 10,000 partitions take six seconds; in that time anot
 INTERNAL_DEADLINE_MS = 60_000
 """The deadline of commands that no client has sent."""
 
+AHEAD_RECORDS_MAX = 10_000
+"""Maximum number of records beyond the applied ones with which the leader begins, or goes on with, long decisions. A leader that
+wrote a million partitions as fast as it can would leave its followers, and itself, no time for each other: they would hear of no
+leader for a fetch timeout, and vote for another one."""
+
 TOO_MANY_COPIES = (
     f"a request with this id is being decided, and {COPIES_MAX} repeated requests wait already; this copy did nothing: "
     "repeat the request in a moment"
@@ -317,14 +322,8 @@ class ActiveController:
     def settle(self, now_ms: int, wall_ms: int) -> None:
         """Ends a turn: continues long decisions, answers callers with committed records, wakes brokers, marks a snapshot."""
         self._now_ms = now_ms
-        rest = self._transaction.take()
-        if rest is not None:
-            self._go_on_with_transaction(rest)
-        elif not self._transaction.is_open:
-            self._go_on_with_others()
-        if self._waiting and not self._transaction.keeps_requests:
-            self._begin_some()
-        self._follow_ups.turn_ended()
+        if not self._is_far_ahead:
+            self._go_on_with_something()
         applied = self._state.applied
         self.story.applied(applied)
         for deferred in self._deferred.ready(applied):
@@ -334,6 +333,21 @@ class ActiveController:
             self._world.reply(deferred.reply_to, reply)
         if self._feed.settle(now_ms):
             self.marks.append_if_due(now_ms, wall_ms)
+
+    @property
+    def _is_far_ahead(self) -> bool:
+        """True if the decisions that are made already must be committed first."""
+        return self._log.end - self._state.applied > AHEAD_RECORDS_MAX
+
+    def _go_on_with_something(self) -> None:
+        rest = self._transaction.take()
+        if rest is not None:
+            self._go_on_with_transaction(rest)
+        elif not self._transaction.is_open:
+            self._go_on_with_others()
+        if self._waiting and not self._transaction.keeps_requests:
+            self._begin_some()
+        self._follow_ups.turn_ended()
 
     def _go_on_with_others(self) -> None:
         """Continues a long decision. After a transaction it also decides what has fallen due meanwhile, before requests."""
@@ -384,6 +398,8 @@ class ActiveController:
 
     @property
     def has_more_to_do(self) -> bool:
+        if self._is_far_ahead:
+            return False  # the next commit is a turn
         if self._transaction.is_open:
             return self._transaction.rest is not None
         return bool(self._follow_ups or self._waiting or self._transaction.owed_turns)

@@ -46,6 +46,7 @@ from quorum.controller.protocol.topic_commands import (
 )
 from quorum.core.protocol.inputs import ShutDown
 from quorum.core.protocol.messages import RegisterControllerRequest, RegisterControllerResponse
+from quorum.runtime.active import active_controller
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, ReadView, Refused, SnapshotMarked
@@ -214,6 +215,24 @@ def test_every_other_decision_waits_until_it_is_over() -> None:
     assert isinstance(lone.answers[other], AlterConfigsReply)
     assert isinstance(lone.answers[marked], SnapshotMarked)
     assert written(lone.node, begin) == [BeginTransaction, Topic, Partition, EndTransaction, Config, SnapshotMark]
+
+
+def test_a_large_request_waits_for_the_commits_of_its_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Followers that are far behind hear of no leader in time. So the leader rests until its records are applied, takes no turns
+    for nothing meanwhile, and begins no other request."""
+    monkeypatch.setattr(active_controller, "AHEAD_RECORDS_MAX", 10)
+    lone = started()
+    before = lone.node.log.end
+    asked = submit(lone, LARGE)
+    while lone.node.has_more_to_do:
+        lone.turn()  # the jobs wait, and so does the flush without which nothing is committed
+    assert 10 < lone.node.log.end - before <= 10 + 5 and lone.node.state.transaction is not None
+    other, end = submit(lone, a_config("5")), lone.node.log.end
+    lone.turn()
+    assert lone.node.log.end == end and not lone.node.has_more_to_do
+    settle(lone)
+    assert isinstance(lone.answers[asked], CreateTopicsReply) and isinstance(lone.answers[other], AlterConfigsReply)
+    assert lone.node.state.committed.partition_count == 40
 
 
 def test_a_waiting_request_is_looked_up_after_the_transaction() -> None:
