@@ -24,7 +24,7 @@ entries."""
 class ShardedMap(Mapping[K, V], Generic[K, V]):
     """A frozen mapping, iterated in key order (or by `order(key)` if the keys have no order)."""
 
-    __slots__ = ("_mask", "_order", "_shards", "_size", "_sorted_keys")
+    __slots__ = ("_mask", "_order", "_shards", "_size", "_sorted_keys", "version")
 
     def __init__(self, order: Callable[[K], Any] | None = None) -> None:
         """Make an empty map. `MapEditor` makes all others."""
@@ -33,6 +33,8 @@ class ShardedMap(Mapping[K, V], Generic[K, V]):
         self._size = 0
         self._order = order
         self._sorted_keys: tuple[K, ...] | None = ()
+        self.version = object()
+        """An object that no other map has. Who keeps it knows this map again, and keeps none of the entries in memory."""
 
     def __getitem__(self, key: K) -> V:
         return self._shards[hash(key) & self._mask][key]

@@ -7,6 +7,7 @@ batch, and between two slices the controller serves other requests.
 """
 
 from collections.abc import Callable, Iterator, Set
+from heapq import heapify, heappop
 from typing import Final, NamedTuple
 
 from metadata_log.format.ids import NodeId, Uuid
@@ -79,6 +80,7 @@ class PartitionWalk:
         """The changes that are not told yet."""
         self._unsearched: Iterator[TopicImage] | None = image.topics_by_id.unordered_values()
         self._topic_ids: list[Uuid] = []
+        """The found topics. After the search, a heap: to sort 20,000 ids at once takes as long as a slice."""
         self._next_chunk = 0
 
     @property
@@ -92,7 +94,7 @@ class PartitionWalk:
             topic = next(self._unsearched, None)
             if topic is None:
                 self._unsearched = None
-                self._topic_ids.sort(reverse=True)
+                heapify(self._topic_ids)
                 break
             cost += _TOPIC_COST
             if self.broker_id is None or topic.has_replica_on(self.broker_id):
@@ -120,9 +122,9 @@ class PartitionWalk:
             return changes
         self.built = 0
         while self._topic_ids and seen + max(self.built, len(changes)) * change_cost < config.slice_partitions_max:
-            topic = image.topic_by_id(self._topic_ids[-1])
+            topic = image.topic_by_id(self._topic_ids[0])
             if topic is None or self._next_chunk >= len(topic.chunks):
-                self._topic_ids.pop()
+                heappop(self._topic_ids)
                 self._next_chunk = 0
                 continue
             for visited in self._chunk(topic):

@@ -1,5 +1,7 @@
 """Leaderships go back to preferred replicas by themselves: seldom, only above a limit, never to a replica that may not lead."""
 
+import sys
+
 import pytest
 
 from metadata_log.format.ids import NodeId
@@ -170,3 +172,16 @@ def test_the_next_active_controller_begins_after_an_interval() -> None:
     assert cluster.leaders("t").count(0) == 0
     checked(cluster)
     assert cluster.leaders("t") == [0, 1, 2] * 20
+
+
+def test_a_check_that_found_nothing_keeps_no_topics_in_memory() -> None:
+    """The next check compares versions. Counter-example with the maps of the image: the turn that drops a map frees all that has
+    changed since, at once."""
+    cluster = restarted(5)
+    checked(cluster)
+    topic = cluster.image.topic("t")
+    assert topic is not None
+    before = sys.getrefcount(topic)
+    cluster.run(CreateTopics((NewTopic("other", 1, 1),)))
+    lead(cluster, 1, 2)
+    assert sys.getrefcount(topic) < before, "the image without these changes is gone"

@@ -32,11 +32,11 @@ from quorum.controller.protocol.decision import Decision
 from quorum.controller.protocol.happenings import NAMED_MAX, LeadersBalanced
 
 _Parts: TypeAlias = tuple[object, object, object]
-"""The topics, the brokers and the modes of brokers in an image: nothing else decides a check."""
+"""The versions of the topics, the brokers and the modes of brokers in an image: nothing else decides a check."""
 
 
 def _parts(image: MetadataImage) -> _Parts:
-    return image.topics_by_id, image.brokers, image.broker_modes
+    return image.topics_by_id.version, image.brokers.version, image.broker_modes.version
 
 
 def _are_same(some: _Parts, others: _Parts) -> bool:
