@@ -7,6 +7,7 @@ from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from quorum.cli.errors import EXIT_NOT_FOUND, CliError
+from quorum.cli.reassignment.ongoing import inactive_among
 from quorum.controller.partitions.reassignment.rebalancing import (
     Assignments,
     Impossible,
@@ -30,15 +31,24 @@ class ClusterState(NamedTuple):
 
     brokers: tuple[PlannedBroker, ...]
     partitions: dict[Place, Replicas]
+    moves: dict[Place, frozenset[int]]
+    """The partitions in reassignment, each with the brokers that lose or get a replica."""
+    inactive: dict[int, str]
+    """The state of each broker that is not online."""
+
+    def moves_of(self, broker_ids: Set[int]) -> set[Place]:
+        """Returns the partitions that are moving off or onto one of these brokers; without a broker, all that are moving."""
+        return {place for place, ids in self.moves.items() if not broker_ids or ids & broker_ids}
 
 
 async def load(client: AdminClient, topics: Sequence[str] | None = None) -> ClusterState:
     """Asks for the brokers, and for the partitions of some topics; None: of all."""
     from metaquorum import AdminError
 
-    brokers = tuple([_planned_broker(each) async for each in client.brokers()])
+    listed = [each async for each in client.brokers()]
     names = [topic.name async for topic in client.topics()] if topics is None else list(dict.fromkeys(topics))
     partitions: dict[Place, Replicas] = {}
+    moves: dict[Place, frozenset[int]] = {}
     for first in range(0, len(names), _NAMES_MAX):
         async for topic in client.described_topics(names[first : first + _NAMES_MAX]):
             if topic.error.code and topics is not None:
@@ -46,7 +56,9 @@ async def load(client: AdminClient, topics: Sequence[str] | None = None) -> Clus
             for each in topic.partitions:
                 target = tuple([broker for broker in each.replicas if broker not in each.removing_replicas])
                 partitions[topic.name, each.partition] = target
-    return ClusterState(brokers, partitions)
+                if moved := frozenset((*each.adding_replicas, *each.removing_replicas)):
+                    moves[topic.name, each.partition] = moved
+    return ClusterState(tuple(map(_planned_broker, listed)), partitions, moves, inactive_among(listed))
 
 
 def _planned_broker(broker: admin_pb2.BrokerListing) -> PlannedBroker:

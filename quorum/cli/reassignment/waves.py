@@ -4,21 +4,23 @@ Example: the plan moves 250 replicas onto broker 104, and `reassignment.moves.pe
     1  The first wave asks for all 250. The controller begins 100, and refuses 150 with THROTTLING_QUOTA_EXCEEDED.
     2  Half a second later 40 of the 100 are finished. The second wave asks for the 150, and the controller begins 40.
     3  The command ends when all 250 are finished, or when the time to wait is over. Another run goes on.
+    4  The other run finds 90 replicas on the way to 104. Its plan has none of them, because a plan is made from the targets.
+       So the command names their partitions as `earlier`, and waits for them, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
 from metadata_log.format.errors import ErrorCode
 from quorum.cli.errors import EXIT_OK, EXIT_REFUSED, EXIT_TIMEOUT, exit_code_of
+from quorum.cli.reassignment import progress
+from quorum.cli.reassignment.ongoing import held_up, inactive_brokers, not_in_sync, waits_text
+from quorum.wire.words import counted
 
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 REQUEST_PARTITIONS_MAX: Final = 1_000
 _PAUSE_S: Final = 0.5
 """How long to wait between two waves."""
-_BAR_CHARS: Final = 30
 _pause: Final = asyncio.sleep
 
 
@@ -43,6 +44,10 @@ class Outcome:
     failed: dict[Place, admin_pb2.ReassignmentResult] = field(default_factory=dict)
     moving: set[Place] = field(default_factory=set)
     """The begun partitions that are not finished."""
+    ongoing: dict[Place, admin_pb2.OngoingReassignment] = field(default_factory=dict)
+    """What is in progress for each moving partition; empty after a dry run."""
+    inactive: dict[int, str] = field(default_factory=dict)
+    """The state of each broker that is not online, if partitions are moving."""
     is_late: bool = False
     """The time to wait ended first."""
 
@@ -62,23 +67,42 @@ class Outcome:
             "failed": len(self.failed),
         }
 
+    def text(self) -> str:
+        """How many partitions are finished, moving and so on, and the brokers for which they wait."""
+        counts = [f"{counted(count, 'partition')} {word}" for word, count in self.counts().items() if count]
+        return ", ".join(counts) + "".join(f"; {line}" for line in self.held_up())
+
+    def held_up(self) -> list[str]:
+        return held_up(self.ongoing.values(), self.inactive)
+
     def rows(self) -> list[dict[str, Any]]:
         """All partitions that are not finished."""
         words = ((self.failed, "failed"), (self.waiting, "waiting"))
         rows = [_row(result, word) for results, word in words for result in results.values()]
-        return rows + [_row(self.begun[place], "moving") for place in sorted(self.moving)]
+        return rows + [self._moving_row(place) for place in sorted(self.moving)]
+
+    def _moving_row(self, place: Place) -> dict[str, Any]:
+        ongoing = self.ongoing.get(place)
+        if ongoing is None:
+            return _row(self.begun[place], "moving")
+        missing = not_in_sync(ongoing)
+        return _row(ongoing, "moving") | {"not_in_sync": missing, "message": waits_text(missing, self.inactive)}
 
 
-def _row(result: admin_pb2.ReassignmentResult, word: str) -> dict[str, Any]:
-    code = ErrorCode.of(result.error.code)
+def _row(partition: admin_pb2.ReassignmentResult | admin_pb2.OngoingReassignment, word: str) -> dict[str, Any]:
+    from quorum_rpc.v1 import admin_pb2
+
+    error = partition.error if isinstance(partition, admin_pb2.ReassignmentResult) else None
+    code = ErrorCode.NONE if error is None else ErrorCode.of(error.code)
     return {
-        "topic": result.topic,
-        "partition": result.partition,
+        "topic": partition.topic,
+        "partition": partition.partition,
         "result": word,
-        "adding_replicas": list(result.adding_replicas),
-        "removing_replicas": list(result.removing_replicas),
+        "adding_replicas": list(partition.adding_replicas),
+        "removing_replicas": list(partition.removing_replicas),
+        "not_in_sync": [],
         "error": None if code is ErrorCode.NONE else code.name,
-        "message": result.error.message or None,
+        "message": (error.message or None) if error is not None else None,
     }
 
 
@@ -86,14 +110,19 @@ async def carry_out(
     client: AdminClient,
     plan: Mapping[Place, Replicas | None],
     *,
+    earlier: Set[Place] = frozenset(),
     wait_s: float | None = None,
     dry_run: bool = False,
     allow_replication_factor_change: bool = True,
 ) -> Outcome:
-    """Begins the reassignments of the plan; None as replicas cancels. With `wait_s` waits so long until all are finished."""
-    outcome, asked = Outcome(), list(plan)
+    """Begins the reassignments of the plan; None as replicas cancels. With `wait_s` waits so long until all are finished.
+
+    `earlier`: partitions in reassignment that the plan leaves as they are. They count, and the command waits for them, too.
+    """
+    outcome, asked = Outcome(begun=_results(earlier - plan.keys())), list(plan)
+    total = len(plan.keys() | earlier)
     loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + (wait_s or 0)
+    deadline_s, line_s = loop.time() + (wait_s or 0), loop.time() + progress.LINE_S
     while True:
         outcome.waiting = {}
         for places in _batches(asked):
@@ -104,17 +133,26 @@ async def carry_out(
             )
             for place, result in zip(places, response.results, strict=True):
                 _group(outcome, result)[place] = result
-        outcome.moving = await _moving(client, outcome, dry_run=dry_run)
-        if dry_run or wait_s is None:
+        await _look(client, outcome, dry_run=dry_run)
+        is_over = dry_run or wait_s is None or not (outcome.moving or outcome.waiting)
+        if wait_s is not None and not dry_run:
+            progress.draw(outcome.counts(), total)
+            outcome.is_late = not is_over and loop.time() >= deadline_s
+        if is_over or outcome.is_late:
+            outcome.inactive = await inactive_brokers(client) if outcome.ongoing else {}
             return outcome
-        _show_progress(outcome, len(plan))
-        if not outcome.moving and not outcome.waiting:
-            return outcome
-        if loop.time() >= deadline_s:
-            outcome.is_late = True
-            return outcome
+        if loop.time() >= line_s:
+            line_s = loop.time() + progress.LINE_S
+            outcome.inactive = await inactive_brokers(client)
+            progress.tell(outcome.counts(), total, outcome.held_up())
         asked = list(outcome.waiting)
         await _pause(_PAUSE_S)
+
+
+def _results(places: Iterable[Place]) -> dict[Place, admin_pb2.ReassignmentResult]:
+    from quorum_rpc.v1 import admin_pb2
+
+    return {(topic, number): admin_pb2.ReassignmentResult(topic=topic, partition=number) for topic, number in places}
 
 
 def _batches(places: Iterable[Place]) -> Iterator[list[Place]]:
@@ -130,25 +168,14 @@ def _group(outcome: Outcome, result: admin_pb2.ReassignmentResult) -> dict[Place
     return outcome.waiting if code is ErrorCode.THROTTLING_QUOTA_EXCEEDED else outcome.failed
 
 
-async def _moving(client: AdminClient, outcome: Outcome, *, dry_run: bool) -> set[Place]:
-    """The begun partitions that are not finished; in a dry run, those that would not be finished at once."""
+async def _look(client: AdminClient, outcome: Outcome, *, dry_run: bool) -> None:
+    """Finds the begun partitions that are not finished; in a dry run, those that would not be finished at once."""
     if dry_run:
         begun = outcome.begun.items()
-        return {place for place, result in begun if result.adding_replicas or result.removing_replicas}
-    if not outcome.begun:
-        return set()
-    return {(each.topic, each.partition) async for each in client.reassignments()} & outcome.begun.keys()
-
-
-def _show_progress(outcome: Outcome, total: int) -> None:
-    """Draws one line on a terminal, again and again."""
-    if not sys.stderr.isatty():
+        outcome.moving = {place for place, result in begun if result.adding_replicas or result.removing_replicas}
         return
-    counts = outcome.counts()
-    done = counts["finished"] + counts["failed"]
-    bar = "#" * (_BAR_CHARS * done // max(1, total))
-    is_last = not outcome.moving and not outcome.waiting
-    text = (
-        f"\r[{bar:<{_BAR_CHARS}}] {done} of {total} finished, {counts['moving']} moving, {counts['waiting']} waiting "
-    )
-    click.echo(text, err=True, nl=is_last)
+    found = [each async for each in client.reassignments()] if outcome.begun else []
+    outcome.ongoing = {
+        (each.topic, each.partition): each for each in found if (each.topic, each.partition) in outcome.begun
+    }
+    outcome.moving = set(outcome.ongoing)

@@ -3,13 +3,13 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from metaquorum import AdminClient
-from quorum.cli.reassignment import waves
+from quorum.cli.reassignment import progress, waves
 from quorum.cli.reassignment.cluster_state import broker_lines, load, planned
 from quorum.cli.reassignment.plan_file import plan_document, read_plan
 from quorum.cli.reassignment.waves import carry_out
@@ -125,6 +125,69 @@ async def test_a_wait_that_is_over_has_an_exit_code_of_its_own(client: AdminClie
     assert (await carry_out(client, PLAN, wait_s=0)).exit_code == 5
 
 
+async def test_a_second_run_waits_for_what_the_first_has_begun(
+    client: AdminClient, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its plan is empty, because a plan is made from the targets. Broker 0 is empty only when the moves are finished."""
+    off = frozenset((0,))
+    first = planned(await load(client), off=off, onto=frozenset())
+    monkeypatch.setattr(waves, "_pause", in_time_of(node, 1))
+    while (await carry_out(client, first)).waiting:
+        all_in_sync(node.cluster)
+    cluster = await load(client)
+    assert planned(cluster, off=off, onto=frozenset()) == {}
+    assert len(cluster.moves_of(off)) == len(cluster.moves_of(frozenset())) == 2
+    assert cluster.moves_of(frozenset((9,))) == set()
+
+    late = await carry_out(client, {}, earlier=cluster.moves_of(off), wait_s=0)
+    assert (late.counts(), late.exit_code) == ({"finished": 0, "moving": 2, "waiting": 0, "failed": 0}, 5)
+    assert [row["not_in_sync"] for row in late.rows()] == [[2], [2]]
+    done = await carry_out(client, {}, earlier=cluster.moves_of(off), wait_s=60)
+    assert (done.counts(), done.exit_code) == ({"finished": 2, "moving": 0, "waiting": 0, "failed": 0}, 0)
+    assert all(0 not in partition.replicas for partition in node.cluster.partitions("t"))
+
+
+async def test_a_wait_names_the_broker_that_must_come_back(client: AdminClient, node: FakeNode) -> None:
+    """Broker 1 stays a replica, and is fenced: broker 2 has all records, and the reassignment is not finished."""
+    node.cluster.contact(1, wants_fence=True)
+    late = await carry_out(client, {("t", 0): (2, 1)}, wait_s=0)
+    in_sync(node.cluster, 0, 2)
+    late = await carry_out(client, {}, earlier={("t", 0)}, wait_s=0)
+    (row,) = late.rows()
+    assert (row["not_in_sync"], row["message"]) == ([1], "waits for broker 1 (fenced)")
+    assert late.text() == "1 partition moving; 1 partition waits for broker 1 (fenced)"
+
+
+async def test_a_reader_of_a_pipe_is_told_now_and_then(
+    client: AdminClient, node: FakeNode, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line every ten seconds, with the brokers that hold the work up."""
+    monkeypatch.setattr(progress, "LINE_S", 0.0)
+    node.cluster.contact(1, wants_fence=True)
+
+    async def back_in_time(_: float) -> None:
+        node.cluster.contact(1)
+        all_in_sync(node.cluster)
+
+    monkeypatch.setattr(waves, "_pause", back_in_time)
+    outcome = await carry_out(client, {("t", 0): (2, 1)}, wait_s=60)
+    assert (outcome.exit_code, outcome.inactive) == (0, {})
+    assert capsys.readouterr().err == (
+        "waiting: 0 of 1 partitions finished, 1 moving, 0 to be begun; 1 partition waits for broker 1 (fenced)\n"
+    )
+
+
+def in_time_of(node: FakeNode, after: int) -> Callable[[float], Awaitable[None]]:
+    """A pause, at whose end from the `after`-th on everything is in sync."""
+    pauses = iter(range(1, 100))
+
+    async def pause(_: float) -> None:
+        if next(pauses) >= after:
+            all_in_sync(node.cluster)
+
+    return pause
+
+
 async def test_a_dry_run_begins_nothing(client: AdminClient, node: FakeNode) -> None:
     """It counts as the real run would."""
     before = node.cluster.image.offset
@@ -172,11 +235,22 @@ async def test_a_broker_is_emptied_by_a_plan_that_was_read_first(port: int, node
     listed = await run("partitions", "reassign", "list", "-o", "json")
     assert [each["adding_replicas"] for each in listed.document["partitions"]] == [[2], [2]]
     assert "ADDING\tREMOVING" in (await run("topics", "describe", "t")).stdout
+    assert [each["not_in_sync"] for each in listed.document["partitions"]] == [[2], [2]]
     cancelled = await run("partitions", "reassign", "cancel", file)
     assert (cancelled.exit_code, cancelled.stdout.splitlines()[0]) == (
         0,
-        "Finished: 2. Moving: 0. Waiting: 0. Failed: 0.",
+        "Cancelled: 2. Not in progress: 2. Failed: 0.",
     )
+    again = await run("partitions", "reassign", "cancel", "--all")
+    assert (again.exit_code, again.stdout.splitlines()[:2]) == (
+        0,
+        [
+            "Cancelled: 0. Not in progress: 0. Failed: 0.",
+            "There is nothing to cancel: no reassignment is in progress.",
+        ],
+    )
+    document = (await run("partitions", "reassign", "cancel", file, "-o", "json")).document
+    assert (document["cancelled"], document["not_in_progress"], "finished" in document) == (0, 4, False)
     assert all(set(partition.replicas) == {0, 1} for partition in node.cluster.partitions("t"))
 
 

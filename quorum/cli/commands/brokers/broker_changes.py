@@ -26,6 +26,7 @@ from quorum.wire.words import state_text
 
 if TYPE_CHECKING:
     from metaquorum import AdminClient, AdminError
+    from quorum.cli.reassignment.cluster_state import ClusterState
     from quorum.cli.reassignment.waves import Outcome
     from quorum.controller.partitions.reassignment.rebalancing import Place, Replicas
 
@@ -155,7 +156,9 @@ def drain(
     wait_s = options.wait_s if wait and not dry_run else None
 
     async def work(client: AdminClient) -> tuple[_Done, Outcome | None]:
-        plan = await _plan_off(client, broker_ids) if replicas else {}
+        cluster = await _cluster(client) if replicas else None
+        plan = _plan_off(cluster, broker_ids) if cluster is not None else {}
+        earlier = cluster.moves_of(frozenset(broker_ids)) if cluster is not None else set()
         done = await _for_each(
             broker_ids, lambda each: client.drain_broker(each, reason, validate_only=dry_run), _word("drained", dry_run)
         )
@@ -164,35 +167,45 @@ def drain(
             row |= {"led_partitions": None, "replicas": None}
         if not rows or done.stopped_by is not None:
             return done, None
-        outcome = await _carry_out(client, plan, wait_s=wait_s, dry_run=dry_run) if plan else None
+        outcome = None
+        if plan or earlier:
+            outcome = await _carry_out(client, plan, earlier, wait_s=wait_s, dry_run=dry_run)
         await _count(client, rows, wait_s or 0.0)
         return done, outcome
 
     done, outcome = ask(options, work, waits=wait)
     _show(options, done, _DRAINS)
     if outcome is not None and outcome.exit_code != EXIT_OK:
-        raise CliError(f"replicas: {_counted(outcome)}; run the command again to go on", outcome.exit_code)
+        raise CliError(f"replicas: {outcome.text()}; run the command again to go on", outcome.exit_code)
     if wait_s is not None and any(row["led_partitions"] for row in done.rows):
         raise SystemExit(EXIT_TIMEOUT)
 
 
-async def _plan_off(client: AdminClient, broker_ids: tuple[int, ...]) -> dict[Place, Replicas]:
-    """Returns the moves that leave no replica on these brokers. Raises CliError if there are too few other brokers."""
-    from quorum.cli.reassignment.cluster_state import load, planned
+async def _cluster(client: AdminClient) -> ClusterState:
+    from quorum.cli.reassignment.cluster_state import load
 
-    return planned(await load(client), off=frozenset(broker_ids), onto=frozenset())
+    return await load(client)
+
+
+def _plan_off(cluster: ClusterState, broker_ids: tuple[int, ...]) -> dict[Place, Replicas]:
+    """Returns the moves that leave no replica on these brokers. Raises CliError if there are too few other brokers."""
+    from quorum.cli.reassignment.cluster_state import planned
+
+    return planned(cluster, off=frozenset(broker_ids), onto=frozenset())
 
 
 async def _carry_out(
-    client: AdminClient, plan: dict[Place, Replicas], *, wait_s: float | None, dry_run: bool = False
+    client: AdminClient,
+    plan: dict[Place, Replicas],
+    earlier: set[Place],
+    *,
+    wait_s: float | None,
+    dry_run: bool = False,
 ) -> Outcome:
+    """Makes the moves of the plan, and waits for them and for the moves that an earlier run has begun."""
     from quorum.cli.reassignment.waves import carry_out
 
-    return await carry_out(client, plan, wait_s=wait_s, dry_run=dry_run)
-
-
-def _counted(outcome: Outcome) -> str:
-    return ", ".join(f"{count} partitions {word}" for word, count in outcome.counts().items() if count)
+    return await carry_out(client, plan, earlier=earlier, wait_s=wait_s, dry_run=dry_run)
 
 
 async def _count(client: AdminClient, rows: list[dict[str, Any]], wait_s: float) -> None:
@@ -270,11 +283,12 @@ async def _empty(client: AdminClient, broker_ids: tuple[int, ...], wait_s: float
     for broker_id in broker_ids:
         if states.get(broker_id) in ("online", "stopping"):
             raise CliError(f"broker {broker_id} is {states[broker_id]}; nothing was changed. Stop its process first")
-    plan = await _plan_off(client, broker_ids)
-    outcome = await _carry_out(client, plan, wait_s=wait_s)
+    cluster = await _cluster(client)
+    plan, earlier = _plan_off(cluster, broker_ids), cluster.moves_of(frozenset(broker_ids))
+    outcome = await _carry_out(client, plan, earlier, wait_s=wait_s)
     if outcome.exit_code != EXIT_OK:
         raise CliError(
-            f"not all replicas have moved: {_counted(outcome)}; no broker was removed. Run the command again to go on; "
+            f"not all replicas have moved: {outcome.text()}; no broker was removed. Run the command again to go on; "
             "`quorumctl partitions reassign list` shows what is moving",
             outcome.exit_code,
         )

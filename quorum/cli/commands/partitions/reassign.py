@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from quorum.cli.errors import EXIT_OK, EXIT_UNHEALTHY, EXIT_USAGE, CliError
+from metadata_log.format.errors import ErrorCode
+from quorum.cli.errors import EXIT_OK, EXIT_UNHEALTHY, EXIT_USAGE, CliError, exit_code_of
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
+from quorum.cli.reassignment.ongoing import inactive_brokers, not_in_sync, waits_text
 from quorum.cli.reassignment.plan_file import plan_document, read_plan
 from quorum.cli.reassignment.waves import Outcome, carry_out
 from quorum.cli.shared_options import DRY_RUN, ID, WAIT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Set
+
+    from quorum_rpc.v1 import admin_pb2
 
     from metaquorum import AdminClient
     from quorum.controller.partitions.reassignment.rebalancing import Place, Replicas
@@ -27,6 +31,7 @@ _OUTCOME: Final = (
     Column("RESULT", "result"),
     Column("ADDING", "adding_replicas"),
     Column("REMOVING", "removing_replicas"),
+    Column("NOT_IN_SYNC", "not_in_sync"),
     Column("MESSAGE", "message"),
 )
 _ONGOING: Final = (
@@ -35,6 +40,8 @@ _ONGOING: Final = (
     Column("ADDING", "adding_replicas"),
     Column("REMOVING", "removing_replicas"),
     Column("ISR", "isr"),
+    Column("NOT_IN_SYNC", "not_in_sync"),
+    Column("MESSAGE", "message"),
 )
 _VERIFIED: Final = (*_PLACE, Column("STATE", "state"), Column("WANTED", "wanted"), Column("REPLICAS", "replicas"))
 MOVES: Final = (*_PLACE, Column("CURRENT", "current"), Column("REPLICAS", "replicas"))
@@ -92,17 +99,20 @@ def execute(options: Options, file: Path, dry_run: bool, keep: bool, wait: bool)
 
 def run_plan(
     options: Options,
-    plan: Mapping[Place, Replicas | None],
+    plan: Mapping[Place, Replicas],
     *,
+    earlier: Set[Place] = frozenset(),
     dry_run: bool = False,
     keep: bool = False,
     wait: bool = False,
 ) -> None:
-    """Carries out a plan, and prints the result for each partition."""
+    """Carries out a plan, and prints the result for each partition. `earlier`: moves in progress to wait for, too."""
     wait_s = options.wait_s if wait else None
 
     async def work(client: AdminClient) -> Outcome:
-        return await carry_out(client, plan, wait_s=wait_s, dry_run=dry_run, allow_replication_factor_change=not keep)
+        return await carry_out(
+            client, plan, earlier=earlier, wait_s=wait_s, dry_run=dry_run, allow_replication_factor_change=not keep
+        )
 
     outcome = ask(options, work, waits=wait)
     counts, rows = outcome.counts(), outcome.rows()
@@ -162,43 +172,74 @@ async def _verified(client: AdminClient, plan: Mapping[Place, Replicas]) -> list
 def cancel(options: Options, file: Path | None, everything: bool, dry_run: bool) -> None:
     """Cancels the reassignments of the partitions in FILE that are in progress: they keep the replicas that they had before.
 
+    A partition that is not in reassignment is no error.
+
     \b
     $ quorumctl partitions reassign cancel plan.json
     """
     if (file is None) != everything:
         raise CliError("either FILE or --all", EXIT_USAGE)
-
-    async def ongoing(client: AdminClient) -> list[Place]:
-        return [(each.topic, each.partition) async for each in client.reassignments()]
-
     named = None if file is None else _read(file)
-    places = [place for place in ask(options, ongoing) if named is None or place in named]
-    run_plan(options, dict.fromkeys(places), dry_run=dry_run)
+
+    async def work(client: AdminClient) -> Outcome:
+        ongoing = [(each.topic, each.partition) async for each in client.reassignments()]
+        places = [place for place in ongoing if named is None or place in named]
+        return await carry_out(client, dict.fromkeys(places), dry_run=dry_run)
+
+    outcome = ask(options, work)
+    gone = {place for place, result in outcome.failed.items() if _has_ended(result)}
+    rows = [row for row in outcome.rows() if row["error"] and (row["topic"], row["partition"]) not in gone]
+    idle = gone if named is None else named.keys() - outcome.begun.keys() - (outcome.failed.keys() - gone)
+    counts = {"cancelled": len(outcome.begun), "not_in_progress": len(idle), "failed": len(rows)}
+    text = (
+        f"Cancelled: {counts['cancelled']}. Not in progress: {counts['not_in_progress']}. Failed: {counts['failed']}."
+    )
+    heading = [f"{'Nothing was changed. This would follow. ' if dry_run else ''}{text}"]
+    if not outcome.begun and not rows:
+        what = "no reassignment is in progress" if named is None else "no partition of the plan is in reassignment"
+        heading.append(f"There is nothing to cancel: {what}.")
+    document = {"dry_run": dry_run, **counts, "partitions": rows}
+    emit(options.output, document, rows="partitions", columns=_OUTCOME, heading=heading)
+    if rows:
+        raise SystemExit(exit_code_of(ErrorCode[rows[0]["error"]]))
+
+
+def _has_ended(result: Any) -> bool:
+    return ErrorCode.of(result.error.code) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
 @reassign.command("list")
 @command
 def list_(options: Options) -> None:
-    """Lists the partitions in reassignment.
+    """Lists the partitions in reassignment, and the brokers for which each of them waits.
+
+    A reassignment is finished when its target is in sync: the brokers in NOT_IN_SYNC are missing. MESSAGE names those of them
+    that are not online.
 
     \b
     $ quorumctl partitions reassign list
     """
 
     async def work(client: AdminClient) -> list[dict[str, Any]]:
-        return [
-            {
-                "topic": each.topic,
-                "partition": each.partition,
-                "replicas": list(each.replicas),
-                "adding_replicas": list(each.adding_replicas),
-                "removing_replicas": list(each.removing_replicas),
-                "isr": list(each.isr),
-            }
-            async for each in client.reassignments()
-        ]
+        moves = [each async for each in client.reassignments()]
+        inactive = await inactive_brokers(client) if moves else {}
+        return [_ongoing_row(each, inactive) for each in moves]
 
     emit(options.output, {"partitions": ask(options, work)}, rows="partitions", columns=_ONGOING)
+
+
+def _ongoing_row(move: admin_pb2.OngoingReassignment, inactive: Mapping[int, str]) -> dict[str, Any]:
+    missing = not_in_sync(move)
+    return {
+        "topic": move.topic,
+        "partition": move.partition,
+        "replicas": list(move.replicas),
+        "adding_replicas": list(move.adding_replicas),
+        "removing_replicas": list(move.removing_replicas),
+        "isr": list(move.isr),
+        "not_in_sync": missing,
+        "message": waits_text(missing, inactive),
+    }
 
 
 def _read(file: Path) -> dict[Place, Replicas]:

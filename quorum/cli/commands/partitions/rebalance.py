@@ -42,7 +42,7 @@ def rebalance(options: Options, only_plan: bool, off: tuple[int, ...], onto: tup
         raise CliError(f"broker {broker_id} is not registered; nothing was changed", EXIT_NOT_FOUND)
     plan = planned(cluster, off=frozenset(off), onto=frozenset(onto))
     if not only_plan:
-        run_plan(options, plan, wait=wait)
+        run_plan(options, plan, earlier=cluster.moves_of(frozenset((*off, *onto))), wait=wait)
         return
     heading = [f"Replicas to move: {replica_moves(cluster, plan)}. Partitions to change: {len(plan)}."]
     document = plan_document(plan, cluster.partitions)

@@ -106,6 +106,10 @@ async def test_a_drain_may_take_the_replicas_away_too(run: Run, node: FakeNode) 
     impossible = await run("brokers", "drain", 0, 1, "--replicas", "--wait")
     assert impossible.exit_code == 1 and "nothing was changed" in impossible.stderr
     assert not len(node.cluster.image.broker_modes)
+    for _ in range(2):
+        late = await run("brokers", "drain", 0, "--replicas", "--wait", "--timeout", 0.1)
+        assert late.exit_code == 5 and "2 partitions moving" in late.stderr, "the second run waits for the first"
+    assert (await run("partitions", "reassign", "cancel", "--all")).exit_code == 0
     keep_in_sync(node)
     drained = await run("brokers", "drain", 0, "--replicas", "--wait")
     assert (drained.exit_code, drained.stdout.splitlines()[1]) == (0, "0\tdrained\t0\t0"), drained
@@ -122,6 +126,10 @@ async def test_a_broker_that_is_gone_is_emptied_and_removed(run: Run, node: Fake
     node.cluster.now_ms += 20_000
     late = await run("brokers", "unregister", 0, "--reassign", "--wait", "--timeout", 0.1)
     assert late.exit_code == 5 and "2 partitions moving; no broker was removed" in late.stderr
+    again = await run("brokers", "unregister", 0, "--reassign", "--wait", "--timeout", 0.1)
+    assert again.exit_code == 5 and "2 partitions moving; no broker was removed" in again.stderr, (
+        "waits for the first run"
+    )
     for partition in node.cluster.partitions("t"):
         in_sync(node.cluster, 1, 2, partition=partition.partition)
     removed = await run("brokers", "unregister", 0, "--reassign", "--wait")
