@@ -5,7 +5,7 @@ batch takes the directory out of the broker's registration. Meanwhile the contro
 registration still has it (`broker_view.present`): no replica in it enters an ISR or is elected.
 
     1  Broker 101 has the directories A and B, and 30,000 replicas in each. Its fetch says that A is offline.
-    2  The first batch changes 1,000 partitions. The node asks for the next slice (`ContinueDirectoryLoss`) until the end.
+    2  The first batch changes 250 partitions. The node asks for the next slice (`ContinueDirectoryLoss`) until the end.
     3  The last batch ends with the registration without A. Broker 101 stays online, and leads its partitions in B.
 
 With eligible leader replicas (KIP-966) the replicas leave the ELR too: the disk may have lost the end of their logs. A broker

@@ -44,8 +44,6 @@ from quorum.controller.protocol.topic_rules import Rejected
 
 _LEVEL: Final = FIELD_LEVELS[PartitionChange]["directories"]
 """The level of `metadata.version` from which on partitions have directories."""
-_COST: Final = 4
-"""How many changes of another slice take as long as one assignment."""
 
 
 def assign_replicas(
@@ -60,7 +58,7 @@ def assign_replicas(
     require_level(image, _LEVEL, "an assignment of replicas to log directories")
     if not command.done:
         _check_request(command)
-    size = max(1, config.slice_changes_max // _COST)
+    size = config.slice_changes_max
     now, later = command.assignments[:size], command.assignments[size:]
     changes: list[PartitionChange] = []
     results: list[DirectoryAssignmentResult] = []

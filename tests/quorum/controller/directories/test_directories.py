@@ -177,7 +177,7 @@ def test_a_bad_request_is_refused_as_a_whole() -> None:
 
 def test_a_large_request_takes_several_short_turns() -> None:
     """The reply of the last batch has all results, in order, and the story is told batch by batch."""
-    cluster = with_two_directories(config=ControllerConfig(slice_changes_max=40))
+    cluster = with_two_directories(config=ControllerConfig(slice_changes_max=10))
     cluster.assign("t", *[(0, 1)] * 25)
     topic_id = cluster.partitions("t")[0].topic_id
     wanted = tuple(DirectoryAssignment(topic_id, each, directory(0, "A")) for each in range(26))
