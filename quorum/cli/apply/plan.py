@@ -2,7 +2,7 @@
 
 The plan is the difference between the file and the cluster, so applying twice does nothing the second time, and an apply
 that was cut off is finished by running it again. A file cannot remove partitions (their records would be lost), and cannot change
-the number of replicas (a reassignment does that). If the file asks for one of these, nothing is done:
+the number of replicas (a reassignment does that). If the file asks for one of these, the plan has a problem, and nothing is done:
 
     1. The file says orders has 6 partitions and payments has 3. The cluster has orders with 3 and payments with 4.
     2. Payments would lose a partition, so the command refuses the file, and orders stays at 3.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from quorum_rpc.v1 import admin_pb2
 
@@ -34,8 +34,13 @@ Alterations: TypeAlias = dict[str, tuple[str | None, str]]
 """For each config key the value now (None: not set) and the value wanted."""
 
 
-class Impossible(Exception):
-    """The cluster cannot be changed to match the file. The message says what was done."""
+class Problem(NamedTuple):
+    """A difference that no apply can close."""
+
+    kind: str
+    """topic or broker."""
+    name: str
+    text: str
 
 
 @dataclass(slots=True)
@@ -50,27 +55,30 @@ class Plan:
     """As `alter`; the name is a broker's id, or the empty text for the default of all brokers."""
     delete: list[str] = field(default_factory=list)
     unchanged: int = 0
+    problems: list[Problem] = field(default_factory=list)
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """Every change as a document, its text included."""
         for topic in self.create:
             count = "default" if topic.partitions is None else topic.partitions
             text = f"create {topic.name} with {count} partitions"
-            yield {"kind": "create", "topic": topic.name, "text": text, "configs": dict(topic.configs)}
+            yield {
+                "kind": "create",
+                "topic": topic.name,
+                "text": text,
+                "configs": dict(topic.configs),
+                "partitions": topic.partitions,
+                "replication_factor": topic.replication_factor,
+            }
         for name, now, wanted in self.grow:
             text = f"grow {name} from {now} to {wanted} partitions"
             yield {"kind": "grow", "topic": name, "text": text, "from": now, "to": wanted}
         for name, keys in self.alter:
             yield _altered("alter", "topic", name, name, keys)
         for name, keys in self.alter_brokers:
-            yield _altered("alter_broker", "broker", name, f"broker {name}" if name else "all brokers", keys)
+            yield _altered("alter_broker", "broker", name, shown_broker(name), keys)
         for name in self.delete:
             yield {"kind": "delete", "topic": name, "text": f"delete {name}"}
-
-    def lines(self) -> Iterator[str]:
-        """The plan for people."""
-        for change in self.changes():
-            yield str(change["text"])
 
     def diff(self) -> Iterator[str]:
         """The difference between the cluster (-) and the file (+), line by line. A changed thing has a line without a sign."""
@@ -87,9 +95,10 @@ class Plan:
             yield f"  topic {name}"
             yield from _config_diff(keys)
         for name, keys in self.alter_brokers:
-            yield f"  broker {name}" if name else "  all brokers"
+            yield f"  {shown_broker(name)}"
             yield from _config_diff(keys)
         yield from (f"- topic {name}" for name in self.delete)
+        yield from (f"! {problem.text}" for problem in self.problems)
 
     def document(self) -> dict[str, Any]:
         counts = {
@@ -99,7 +108,13 @@ class Plan:
             "alter_broker": len(self.alter_brokers),
             "delete": len(self.delete),
         }
-        return {"counts": counts, "unchanged": self.unchanged, "changes": list(self.changes())}
+        problems = [{problem.kind: problem.name, "text": problem.text} for problem in self.problems]
+        return {
+            "counts": counts,
+            "unchanged": self.unchanged,
+            "changes": list(self.changes()),
+            "problems": problems,
+        }
 
 
 def _altered(kind: str, field_name: str, name: str, shown: str, keys: Alterations) -> dict[str, Any]:
@@ -115,6 +130,11 @@ def _config_diff(keys: Alterations) -> Iterator[str]:
         yield f"+   {key}={wanted}"
 
 
+def shown_broker(name: str) -> str:
+    """A broker's name as people read it. The empty name is the default of all brokers."""
+    return f"broker {name}" if name else "all brokers"
+
+
 def _shown(value: str | None) -> str:
     return "unset" if value is None else value
 
@@ -123,21 +143,17 @@ def _shown(value: str | None) -> str:
 
 
 async def make_plan(client: AdminClient, wanted: Wanted, *, prune: bool = False) -> Plan:
-    """The difference between the file and the cluster. With `prune` also the deletions that the file allows.
-
-    Raises:
-        Impossible: the cluster cannot be changed to match the file; the message names every difference.
-    """
+    """The difference between the file and the cluster. With `prune` also the deletions that the file allows."""
     there = {topic.name: topic async for topic in client.topics()}
     names = [topic.name for topic in wanted.topics if topic.name in there]
-    plan, problems = Plan(), []
+    plan = Plan()
     configs, _ = await _configs(client, TOPIC_RESOURCE, names)
     for topic in wanted.topics:
         found = there.get(topic.name)
         if found is None:
             plan.create.append(topic)
             continue
-        problems += _problems(topic, found)
+        plan.problems += _problems(topic, found)
         is_grown = topic.partitions is not None and topic.partitions > found.partitions
         if is_grown:
             assert topic.partitions is not None
@@ -147,17 +163,14 @@ async def make_plan(client: AdminClient, wanted: Wanted, *, prune: bool = False)
             plan.alter.append((topic.name, altered))
         plan.unchanged += not is_grown and not altered
     configs, missing = await _configs(client, BROKER_RESOURCE, list(wanted.broker_configs))
-    problems += missing
+    plan.problems += [Problem("broker", name, text) for name, text in missing.items()]
     for name, keys in wanted.broker_configs.items():
-        if altered := _alterations(configs.get(name, {}), keys):
+        altered = _alterations(configs.get(name, {}), keys)
+        if altered and name not in missing:
             plan.alter_brokers.append((name, altered))
     if prune:
         named = {topic.name for topic in wanted.topics}
         plan.delete += [name for name in there if name not in named and name.startswith(wanted.prune_prefixes)]
-    if problems:
-        raise Impossible(
-            f"nothing was done, because of {len(problems)} differences that a file can't close: {few(problems)}"
-        )
     return plan
 
 
@@ -165,40 +178,34 @@ def _alterations(now: Mapping[str, str], wanted: Mapping[str, str]) -> Alteratio
     return {key: (now.get(key), value) for key, value in wanted.items() if now.get(key) != value}
 
 
-def _problems(wanted: WantedTopic, found: admin_pb2.TopicListing) -> list[str]:
-    problems = []
+def _problems(wanted: WantedTopic, found: admin_pb2.TopicListing) -> list[Problem]:
+    texts = []
     if wanted.partitions is not None and wanted.partitions < found.partitions:
-        problems.append(
+        texts.append(
             f"{wanted.name} has {found.partitions} partitions, and partitions never become fewer (the file says "
             f"{wanted.partitions}); make a new topic"
         )
     if wanted.replication_factor is not None and wanted.replication_factor != found.replication_factor:
-        problems.append(
+        texts.append(
             f"{wanted.name} has {found.replication_factor} replicas, and the file says {wanted.replication_factor}; "
             "that takes a reassignment"
         )
-    return problems
+    return [Problem("topic", wanted.name, text) for text in texts]
 
 
 async def _configs(
     client: AdminClient, resource_type: int, names: Sequence[str]
-) -> tuple[dict[str, dict[str, str]], list[str]]:
+) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """The configs that were set on each resource, and a text for each broker that is not registered."""
     configs: dict[str, dict[str, str]] = {}
-    missing: list[str] = []
+    missing: dict[str, str] = {}
     for some in batched(names, lambda name: 1, BATCH_PARTITIONS, BATCH_TOPICS):
         resources = [admin_pb2.ConfigResource(resource_type=resource_type, name=name) for name in some]
         async for each in client.described_configs(resources):
             configs[each.resource.name] = {entry.key: entry.value for entry in each.configs}
             if each.error.code and resource_type == BROKER_RESOURCE:
-                missing.append(each.error.message)
+                missing[each.resource.name] = each.error.message
     return configs, missing
-
-
-def few(texts: Sequence[str]) -> str:
-    """The first three, and how many more there are."""
-    more = f" (and {len(texts) - 3} more)" if len(texts) > 3 else ""
-    return "; ".join(texts[:3]) + more
 
 
 def batched(items: Iterable[T], weight: Any, weight_max: int, count_max: int) -> Iterator[list[T]]:

@@ -13,14 +13,16 @@
     prune:                                          # the topics that `--prune` may delete, if they are not above
       prefixes: [orders, payments.]
 
-Every part may be missing, and an empty file changes nothing. A file without `schema_version` may have other keys, which do not
-count: files of release 0.1.0 are such.
+Every part may be missing, and an empty file changes nothing. A field with another name is a mistake. Files of release 0.1.0 have
+no `schema_version`, and may have notes of their own, for example `pipeline: spans`: in such a file another name is a mistake only
+if the name is near to a field, as `partitons` is.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +31,10 @@ from quorum.cli.text_file import read_text
 FILE_BYTES_MAX: Final = 64 << 20
 SCHEMA_VERSION: Final = 1
 _SECTIONS: Final = ("schema_version", "topics", "cluster", "brokers", "prune")
+_TOPIC_FIELDS: Final = ("topic", "name", "partitions", "replication_factor", "configs")
+_BROKER_FIELDS: Final = ("broker", "configs")
+_NEAR: Final = 0.75
+"""How alike two names are if one of them is taken for a misspelt other one; 1 is the same name."""
 
 
 class WantedTopic(NamedTuple):
@@ -57,13 +63,17 @@ def read_wanted(path: Path, partitions: int | None, replication_factor: int | No
         ValueError: the file has a mistake; the message names the place.
     """
     document = _parsed(read_text(path, FILE_BYTES_MAX), path.suffix)
+    if document is None:
+        document = {}
     if isinstance(document, list):
         document = {"topics": document}
-    if not isinstance(document, dict) or not any(section in document for section in _SECTIONS):
-        raise ValueError('a list under "topics" expected')
+    if not isinstance(document, dict):
+        raise ValueError(f"a mapping with the keys {', '.join(_SECTIONS)} expected, each of which may be missing")
     _check_schema(document)
     entries = _list(document, "topics")
     topics = [_wanted(index, entry, partitions, replication_factor) for index, entry in enumerate(entries)]
+    for topic, entry in zip(topics, entries, strict=True):
+        _check_fields(f"topic {topic.name}", entry, _TOPIC_FIELDS, document)
     _check_once("topic", [topic.name for topic in topics])
     brokers = list(_broker_configs(document))
     _check_once("broker", [broker for broker, _ in brokers])
@@ -71,13 +81,25 @@ def read_wanted(path: Path, partitions: int | None, replication_factor: int | No
 
 
 def _check_schema(document: Mapping[str, Any]) -> None:
-    if "schema_version" not in document:
-        return
-    if document["schema_version"] != SCHEMA_VERSION:
-        raise ValueError(f"schema_version is {document['schema_version']!r}: this release knows {SCHEMA_VERSION}")
-    unknown = sorted(str(key) for key in document if key not in _SECTIONS)
-    if unknown:
-        raise ValueError(f"unknown key {unknown[0]!r}: a file has the keys {', '.join(_SECTIONS)}")
+    version = document.get("schema_version", SCHEMA_VERSION)
+    if version != SCHEMA_VERSION:
+        raise ValueError(f"schema_version is {version!r}: this release knows {SCHEMA_VERSION}")
+    _check_fields("the file", document, _SECTIONS, document)
+    if document and not any(section in document for section in _SECTIONS):
+        raise ValueError(f"the file has none of the keys {', '.join(_SECTIONS)}")
+
+
+def _check_fields(
+    owner: str, entry: Mapping[str, Any], known: Sequence[str], document: Mapping[str, Any], *, notes: bool = True
+) -> None:
+    """Raises ValueError for an unknown field. `notes`: a file without `schema_version` may have notes here."""
+    for key in map(str, entry):
+        if key in known:
+            continue
+        near = get_close_matches(key.lower().replace("-", "_"), known, 1, _NEAR)
+        if near or not notes or "schema_version" in document:
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+            raise ValueError(f"{owner} has the unknown field {key!r}; {hint}")
 
 
 def _list(document: Mapping[str, Any], section: str) -> list[Any]:
@@ -100,11 +122,13 @@ def _broker_configs(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str
     if cluster is not None:
         if not isinstance(cluster, dict):
             raise ValueError('"cluster" has "configs", and nothing else')
+        _check_fields('"cluster"', cluster, ("configs",), document, notes=False)
         yield "", _configs_of("cluster", cluster)
     for index, entry in enumerate(_list(document, "brokers")):
         broker = entry.get("broker") if isinstance(entry, dict) else None
         if not isinstance(broker, int) or isinstance(broker, bool) or broker < 0:
             raise ValueError(f'entry {index} under "brokers" has no "broker", the id of a broker')
+        _check_fields(f"broker {broker}", entry, _BROKER_FIELDS, document, notes=False)
         yield str(broker), _configs_of(f"broker {broker}", entry)
 
 
@@ -112,6 +136,8 @@ def _prefixes(document: Mapping[str, Any]) -> tuple[str, ...]:
     prune = document.get("prune")
     if prune is None:
         return ()
+    if isinstance(prune, dict):
+        _check_fields('"prune"', prune, ("prefixes",), document, notes=False)
     prefixes = prune.get("prefixes") if isinstance(prune, dict) else None
     if not isinstance(prefixes, list) or not prefixes or not all(isinstance(each, str) and each for each in prefixes):
         raise ValueError('"prune" has "prefixes", a list of beginnings of topic names; none is empty')
@@ -120,7 +146,7 @@ def _prefixes(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _parsed(text: str, suffix: str) -> Any:
     if suffix == ".json":
-        return json.loads(text)
+        return json.loads(text) if text.strip() else None
     import yaml
 
     try:
