@@ -36,7 +36,6 @@ from spark import Spark
 from stage import PARTITIONS, REPLICATION_FACTOR, Stage
 
 from metaquorum import AdminError
-from quorum.cli.apply.plan import Impossible
 from quorum.devcluster.cluster import DevCluster, DevClusterError
 from quorum.devcluster.process import exit_code, log_tail, send
 
@@ -335,7 +334,7 @@ async def tell(story: Story) -> int:
     narrator.opening("metaquorum", [f"{nodes}, real processes on real disks, in {story.root}"])
     try:
         await story.run()
-    except (DoesNotHold, DevClusterError, AdminError, Impossible, OSError) as e:
+    except (DoesNotHold, DevClusterError, AdminError, OSError) as e:
         narrator.failed(e, str(story.root))
         return 1
     finally:

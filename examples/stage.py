@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from evidence import STATE_NAMES, broker_states, metadata, said, until
-from narrator import DoesNotHold
+from narrator import DoesNotHold, expect
 from quorum_rpc.v1 import admin_pb2
 
 from metaquorum import AdminError, NotReached, Unanswered
@@ -138,6 +138,7 @@ class Stage:
     async def apply(self) -> str:
         """Applies the catalogue, as `quorumctl topics apply` does. Returns a summary."""
         plan = await make_plan(self.client, read_wanted(CATALOGUE, PARTITIONS, REPLICATION_FACTOR))
-        await apply_plan(self.client, plan)
+        outcome = await apply_plan(self.client, plan)
+        expect(outcome.is_good, "an apply that makes all changes", list(outcome.failure_lines())[:3])
         counts = {"created": len(plan.create), "grown": len(plan.grow), "altered": len(plan.alter)}
         return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "nothing to do"
