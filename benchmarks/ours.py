@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -210,16 +211,21 @@ class OurCluster:
         self._cluster.kill(self._cluster.layout.controllers[index].name, signal.SIGCONT)
         await self._caught_up(index)
 
-    async def restart_follower(self) -> float:
-        """Kills a follower with SIGKILL and starts it. Returns the seconds until it has caught up."""
+    async def restart_follower(self) -> tuple[float, float]:
+        """Kills a follower with SIGKILL and starts it. Returns the seconds until it follows the leader, and until its image has
+        caught up.
+        """
         index = (await self.leader() + 1) % len(self._stubs)
         node = self._cluster.layout.controllers[index]
         self._cluster.kill(node.name)
         while node in self._cluster.running():
             await asyncio.sleep(0.02)
         began = time.perf_counter()
-        await self.bring_back(index)
-        return time.perf_counter() - began
+        self._cluster.start(node.name)
+        await self._until(index, lambda status: status.role == "follower" and status.HasField("leader_id"))
+        follows_s = time.perf_counter() - began
+        await self._caught_up(index)
+        return follows_s, time.perf_counter() - began
 
     async def bring_back(self, index: int) -> None:
         """Starts the controller again, and waits until the controller has caught up."""
@@ -228,11 +234,14 @@ class OurCluster:
 
     async def _caught_up(self, index: int) -> None:
         end = (await self._stubs[await self.leader()].DescribeQuorum(admin_pb2.DescribeQuorumRequest())).log_end_offset
+        await self._until(index, lambda status: status.applied_offset >= end)
+        self._down.discard(index)
+
+    async def _until(self, index: int, is_so: Callable[[admin_pb2.DescribeQuorumResponse], bool]) -> None:
+        """Waits until the controller describes itself so."""
         for _ in range(1_500):
             with contextlib.suppress(grpc.aio.AioRpcError):
-                status = await self._stubs[index].DescribeQuorum(admin_pb2.DescribeQuorumRequest(), timeout=0.5)
-                if status.applied_offset >= end:
-                    self._down.discard(index)
+                if is_so(await self._stubs[index].DescribeQuorum(admin_pb2.DescribeQuorumRequest(), timeout=0.5)):
                     return
             await asyncio.sleep(0.02)
         raise TimeoutError("a controller did not come back")

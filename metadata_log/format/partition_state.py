@@ -77,15 +77,9 @@ def shared_lists(lists: Sequence[NodeIds]) -> list[NodeIds]:
     return [*map(_with_room(_lists).setdefault, lists, lists)]
 
 
-def known_sound(states: Sequence[PartitionState]) -> list[PartitionState] | None:
-    """Return equal states that were accepted before; None if any of them was not."""
-    known = [*map(_sound.get, states)]
-    return None if None in known else cast(list[PartitionState], known)
-
-
-def shared_sound(states: Sequence[PartitionState]) -> list[PartitionState]:
-    """Return equal states, each of them one object for all partitions. The caller has checked them, and shared their parts."""
-    return [*map(_with_room(_sound).setdefault, states, states)]
+def shared_states(states: Sequence[PartitionState]) -> list[PartitionState]:
+    """Return equal states, each of them one object for all partitions. The parts of the states are shared already."""
+    return [*map(_with_room(_states).setdefault, states, states)]
 
 
 def are_sound_replicas(lists: Sequence[NodeIds]) -> bool:

@@ -240,9 +240,11 @@ class TopicEditor:
         self._hashed = self.partition_count
         self._reassigning.update([at for at, state in enumerate(states, run.first) if state[REMOVING] or state[ADDING]])
         self.digest += run.hashes
-        moves = self._replica_moves
-        for broker_id, count in Counter(chain.from_iterable(map(itemgetter(REPLICAS), states))).items():
-            moves[broker_id] = moves.get(broker_id, 0) + count
+        counts: dict[NodeId, int] = Counter(chain.from_iterable(map(itemgetter(REPLICAS), states)))
+        if self._replica_moves:
+            for broker_id, count in self._replica_moves.items():
+                counts[broker_id] = counts.get(broker_id, 0) + count
+        self._replica_moves = counts
 
     def _hash_appended(self) -> None:
         first, self._hashed = self._hashed, self.partition_count
@@ -292,8 +294,8 @@ class TopicEditor:
             counts = dict(zip(self.base.broker_ids, self.base.broker_counts, strict=True))
             for broker_id, step in moves.items():
                 counts[broker_id] = counts.get(broker_id, 0) + step
-        ids = sorted(broker_id for broker_id, count in counts.items() if count)
-        return array("i", ids), array("i", [counts[broker_id] for broker_id in ids])
+        ids = sorted(counts if all(counts.values()) else [broker_id for broker_id, count in counts.items() if count])
+        return array("i", ids), array("i", map(counts.__getitem__, ids))
 
     def finish(self) -> TopicImage:
         """Return the topic after the changes. The editor is not usable afterwards."""

@@ -27,10 +27,14 @@ T = TypeVar("T")
 
 SLICE_US: Final = 3_000
 """How long one slice of a load takes."""
+WRITE_SLICE_US: Final = 1_000
+WRITE_REST_S: Final = 0.004
+"""How long one slice of writing takes, and how long the event loop has after it. Nobody waits for a snapshot to be written, and
+all controllers write theirs at the same time: so writing takes a fifth of a core."""
 REST_S: Final = 0.001
 """How long the event loop of a leader has for its other work after a slice. A message takes several steps through the loop, and
 on a busy machine each step that had to wait for a slice would take 15 ms."""
-FOLLOWER_REST_S: Final = 0.004
+FOLLOWER_REST_S: Final = 0.002
 """The same for a node that does not lead. Only the leader keeps clients waiting while it loads, so the others leave it the cores:
 three controllers on one machine are often started together."""
 
@@ -96,8 +100,8 @@ class Worker:
     async def _load(self, job: LoadSnapshotJob) -> None:
         await self._on_thread(job.begin)
         slices = job.slices()
-        while self._take_slice(slices):
-            await self._rest()
+        while self._take_slice(slices, SLICE_US):
+            await asyncio.sleep(REST_S if self._leads() else FOLLOWER_REST_S)
         await self._on_thread(job.finish)
 
     async def _write(self, job: WriteSnapshotJob) -> None:
@@ -106,18 +110,15 @@ class Worker:
             try:
                 await self._on_thread(writer.begin)
                 slices = writer.slices()
-                while self._take_slice(slices):
-                    await (self._on_thread(writer.write) if writer.has_chunk else self._rest())
+                while self._take_slice(slices, WRITE_SLICE_US):
+                    await (self._on_thread(writer.write) if writer.has_chunk else asyncio.sleep(WRITE_REST_S))
                 job.written = await self._on_thread(writer.finish)
             finally:
                 writer.close()
 
-    async def _rest(self) -> None:
-        await asyncio.sleep(REST_S if self._leads() else FOLLOWER_REST_S)
-
-    def _take_slice(self, slices: Iterator[None]) -> bool:
-        """Works for `SLICE_US`. Returns False at the end."""
-        end_us = self._clock.elapsed_us() + SLICE_US
+    def _take_slice(self, slices: Iterator[None], slice_us: int) -> bool:
+        """Works for `slice_us`. Returns False at the end."""
+        end_us = self._clock.elapsed_us() + slice_us
         return any(self._clock.elapsed_us() >= end_us for _ in slices)
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
