@@ -32,7 +32,7 @@ from typing import Any, Final, TypeVar
 import yaml
 
 from quorum.controller.protocol.policy import ALLOW_ALL, Policies, Policy
-from quorum.controller.topics.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey
+from quorum.controller.topics.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey, WholeNumber
 from quorum.controller.topics.policy_rules import ConfigRule, PolicyRule, PolicyRules
 from service_kit.process.settings import ConfigErrors, ConfigProblem, read_yaml
 
@@ -120,7 +120,7 @@ class _RuleFile:
         name = self._value(fields, at, "name", str, "a text")
         if not name:
             self._fail(node, f"{at}.name", "a rule needs a name, which refusals show")
-        return PolicyRule(
+        rule = PolicyRule(
             name or "",
             self._value(fields, at, "reason", str, "a text") or "",
             self._pattern(fields, at, "topics"),
@@ -131,6 +131,11 @@ class _RuleFile:
             dict(self._configs(fields, at, "configs", TOPIC_KEYS)),
             dict(self._configs(fields, at, "broker_configs", BROKER_KEYS)),
         )
+        least, most = rule.replication_factor_min, rule.replication_factor_max
+        if least is not None and most is not None and least > most:
+            text = f"{least} is above replication_factor_max {most}: no topic could be created"
+            self._fail(fields["replication_factor_min"], f"{at}.replication_factor_min", text)
+        return rule
 
     def _configs(
         self, fields: Mapping[str, yaml.Node], at: str, name: str, keys: Mapping[str, ConfigKey]
@@ -147,16 +152,17 @@ class _RuleFile:
             required = self._value(rule, here, "required", bool, "true or false") or False
             if required and name == "broker_configs":
                 self._fail(rule["required"], f"{here}.required", "only a config of topics can be required")
-            yield (
-                key,
-                ConfigRule(
-                    self._number(rule, here, "min"),
-                    self._number(rule, here, "max"),
-                    self._texts(rule, here, "one_of"),
-                    required,
-                    self._value(rule, here, "forbidden", bool, "true or false") or False,
-                ),
+            limits = ConfigRule(
+                self._number(rule, here, "min"),
+                self._number(rule, here, "max"),
+                self._texts(rule, here, "one_of"),
+                required,
+                self._value(rule, here, "forbidden", bool, "true or false") or False,
             )
+            if (unmet := _unmet(limits, keys[key])) is not None:
+                limit, text = unmet
+                self._fail(rule[limit], f"{here}.{limit}", text)
+            yield key, limits
 
     # --- values --------------------------------------------------------------------------------------------------------
 
@@ -232,6 +238,25 @@ class _RuleFile:
         except re.error as e:
             self._fail(fields[name], f"{at}.{name}", f"not a regular expression: {e}")
             return None
+
+
+def _unmet(rule: ConfigRule, key: ConfigKey) -> tuple[str, str] | None:
+    """The limit that together with the other limits, or with the key's own bounds, leaves no value; and the reason."""
+    if rule.is_required and rule.is_forbidden:
+        return "required", "the rule also forbids the key: no topic could be created"
+    if rule.minimum is not None and rule.maximum is not None and rule.minimum > rule.maximum:
+        return "min", f"{rule.minimum} is above max {rule.maximum}: no value is left"
+    if isinstance(key.check, WholeNumber):
+        if rule.minimum is not None and rule.minimum > key.check.high:
+            return "min", f"{rule.minimum} is above {key.check.high}, the highest value of {key.name}"
+        if rule.maximum is not None and rule.maximum < key.check.low:
+            return "max", f"{rule.maximum} is below {key.check.low}, the lowest value of {key.name}"
+    if not _is_number(key) and (rule.minimum is not None or rule.maximum is not None):
+        return None  # a mistake of its own
+    allowed = [each for each in rule.one_of or () if key.check(each) is None and rule.problem(key.name, each) is None]
+    if rule.one_of is not None and not allowed and not rule.is_forbidden:
+        return "one_of", f"{key.name} can have none of these values"
+    return None
 
 
 def _is_number(key: ConfigKey) -> bool:

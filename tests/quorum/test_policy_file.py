@@ -88,6 +88,28 @@ def test_every_field_of_a_rule_counts(tmp_path: Path) -> None:
             "schema_version: 1\nrules:\n- name: a\n  broker_configs:\n    num.io.threads: {required: true}",
             [":5: rules.0.broker_configs.num.io.threads.required: only a config of topics"],
         ),
+        (
+            "schema_version: 1\nrules:\n- name: a\n  configs:\n    cleanup.policy: {min: 1, one_of: [delete]}",
+            [":5: rules.0.configs.cleanup.policy.min: the values"],
+        ),
+        (
+            "schema_version: 1\nrules:\n- name: a\n  replication_factor_max: 2\n  replication_factor_min: 4",
+            [":5: rules.0.replication_factor_min: 4 is above replication_factor_max 2"],
+        ),
+        *(
+            (
+                f"schema_version: 1\nrules:\n- name: a\n  configs:\n    {key}: {limits}",
+                [f":5: rules.0.configs.{key}.{limit}"],
+            )
+            for key, limits, limit in (
+                ("retention.ms", "{min: 9, max: 1}", "min: 9 is above max 1"),
+                ("retention.ms", "{max: -7}", "max: -7 is below -1, the lowest"),
+                ("max.message.bytes", "{min: 3000000000}", "min: 3000000000 is above 2147483647, the highest"),
+                ("cleanup.policy", "{one_of: [delte]}", "one_of: cleanup.policy can have none of these"),
+                ("retention.ms", "{one_of: ['5', '6'], min: 7}", "one_of: retention.ms can have none of these"),
+                ("cleanup.policy", "{required: true, forbidden: true}", "required: the rule also forbids"),
+            )
+        ),
     ],
 )  # fmt: skip
 def test_each_mistake_has_its_field_and_line(text: str, problems: list[str], tmp_path: Path) -> None:
