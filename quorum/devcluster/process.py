@@ -7,6 +7,7 @@ began, and a process is the node's only if pid and time both agree.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,11 @@ _STARTED: dict[int, subprocess.Popen[bytes]] = {}
 """The children of this process, by pid. This process must wait for each child, or the child stays as a zombie."""
 _EXIT_CODES: dict[int, int] = {}
 """The exit codes of ended children, by pid."""
-LOG_TAIL_BYTES: Final = 4_096
+_LOG_BEGINS: dict[Path, int] = {}
+"""The length of a node's log before the last start by this process."""
+_MISTAKES: Final = re.compile(r"\d+ mistakes? in the configuration:")
+"""The line above a daemon's list of mistakes. Each mistake of the list is indented."""
+LOG_TAIL_BYTES: Final = 65_536
 PID_FILE_BYTES_MAX: Final = 64
 
 
@@ -33,6 +38,7 @@ def spawn(node: DevNode) -> int:
     """
     arguments = [sys.executable, "-m", _MODULES[node.role], "--config", str(node.config_path)]
     with node.log_path.open("ab") as log:
+        _LOG_BEGINS[node.log_path] = log.tell()
         child = subprocess.Popen(
             arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=node.directory
         )
@@ -80,14 +86,21 @@ def exit_code(pid: int) -> int | None:
 
 
 def log_tail(node: DevNode, lines: int = 5) -> str:
-    """The last lines that the node printed; empty if its log cannot be read."""
+    """The last lines that the node printed since its last start; empty if its log cannot be read.
+
+    If these lines are the end of a list of configuration mistakes, the whole list.
+    """
     try:
         with open_regular(node.log_path) as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
-            text = file.read(LOG_TAIL_BYTES).decode(errors="replace")
+            begin = _LOG_BEGINS.get(node.log_path, 0)
+            file.seek(max(begin, file.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+            printed = file.read(LOG_TAIL_BYTES).decode(errors="replace").splitlines()
     except OSError:
         return ""
-    return "\n".join(text.splitlines()[-lines:])
+    heading = max((index for index, line in enumerate(printed) if _MISTAKES.fullmatch(line)), default=None)
+    if heading is not None and all(line.startswith("  ") for line in printed[heading + 1 :]):
+        return "\n".join(printed[heading:])
+    return "\n".join(printed[-lines:])
 
 
 def _runs(pid: int) -> bool:

@@ -17,7 +17,7 @@ from quorum.cli.main import cli
 from quorum.devcluster import layout as layouts
 from quorum.devcluster.cluster import Conflict, DevCluster, DevClusterError, NotThere
 from quorum.devcluster.layout import DevNode
-from quorum.devcluster.process import spawn
+from quorum.devcluster.process import log_tail, spawn
 from quorum.devcluster.views import _controller
 from quorum.wire.server import serve
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
@@ -36,6 +36,20 @@ def test_a_layout_is_written_once_and_found_again(tmp_path: Path) -> None:
     assert [node.rack for node in found.layout.brokers] == ["rack-1", "rack-2", "rack-1", "rack-2"]
     assert len({node.port for node in found.nodes}) == 7
     assert found.running() == []
+
+
+def test_the_end_of_a_log_is_the_whole_list_of_mistakes_of_the_last_start(tmp_path: Path) -> None:
+    """1. A start fails with seven mistakes, and the next start with six: the operator needs the six, with their heading.
+    2. A log of a node that ran has no such list at its end."""
+    node = DevCluster.create(tmp_path / "c", controllers=1, brokers=0).layout.controllers[0]
+    lists = [
+        f"{count} mistakes in the configuration:\n" + "".join(f"  mistake {count}.{each}\n" for each in range(count))
+        for count in (7, 6)
+    ]
+    node.log_path.write_text("".join(lists))
+    assert log_tail(node) == lists[1].rstrip()
+    node.log_path.write_text(lists[0] + "".join(f'{{"event": {each}}}\n' for each in range(8)))
+    assert log_tail(node) == "\n".join(f'{{"event": {each}}}' for each in range(3, 8))
 
 
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
