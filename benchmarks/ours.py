@@ -222,7 +222,7 @@ class OurCluster:
             await asyncio.sleep(0.02)
         began = time.perf_counter()
         self._cluster.start(node.name)
-        await self._until(index, lambda status: status.role == "follower" and status.HasField("leader_id"))
+        await self._until(index, lambda status: status.role == "follower" and status.leader.HasField("leader_id"))
         follows_s = time.perf_counter() - began
         await self._caught_up(index)
         return follows_s, time.perf_counter() - began
