@@ -20,6 +20,7 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from clients.errors import (
     AdminError,
+    Incomplete,
     MayHaveHappened,
     NoLeader,
     NotReached,
@@ -103,6 +104,8 @@ class Calls:
         self._turn = 0
         self.on_delay: Callable[[AdminError, float], object] | None = None
         """Called once in a call without an answer after half a second: with the last error, and the seconds that are left."""
+        self.lists_until_s: float | None = None
+        """The time of the loop at which lists with all their pages must be complete. None: each page has `timeout_s`."""
         self._local = local
         self.local_view: admin_pb2.LocalView | None = None
         """The node and the age of the last answer that came from one node's own image."""
@@ -139,24 +142,48 @@ class Calls:
         return response
 
     async def pages(self, request: Any, response_type: type[R]) -> AsyncIterator[R]:
-        """Sends a request for a list until the last page has come, and yields the pages. Each page is as of its own offset."""
+        """Sends a request for a list until the last page has come, and yields the pages. Each page is as of its own offset.
+
+        Raises:
+            Incomplete: the time of `lists_until_s` came before the last page.
+        """
+        count = 0
         while True:
-            page: Any = await self.call(request, response_type)
+            page: Any = await self._page(request, response_type, count)
+            count += 1
             yield page
             token = page.next_page_token or _token_of_0_1_0(page)
             if not token:
                 return
             request.page_token = token
 
+    async def _page(self, request: Any, response_type: type[R], count: int) -> R:
+        """Asks for one page. `count`: how many pages came before."""
+        try:
+            return await self.call(request, response_type)
+        except (NoLeader, Unanswered) as e:
+            until_s = self.lists_until_s
+            if until_s is None or asyncio.get_running_loop().time() < until_s or not count:
+                raise
+            text = f"the list was not complete in time: {count} of its pages came"
+            raise Incomplete(ErrorCode.REQUEST_TIMED_OUT, text) from e
+
     async def leader(self) -> str:
         """Returns `host:port` of the active controller, and waits for an election if necessary."""
         await self._ask(admin_pb2.ListTopicsRequest(page_size=1), metadata=((STAY_HERE, "1"),))
         return self._target
 
+    def _limit_s(self, request: Any, now_s: float) -> float:
+        """How long the answer to this request may take."""
+        if self.lists_until_s is None or "page_token" not in request.DESCRIPTOR.fields_by_name:
+            return self.timeout_s
+        return min(self.timeout_s, self.lists_until_s - now_s)
+
     async def _ask(self, request: Any, *, repeatable: bool = True, metadata: Metadata = ()) -> Any:
         """Asks controllers until the active one answers, or the deadline comes."""
         loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + self.timeout_s
+        limit_s = self._limit_s(request, loop.time())
+        deadline_s = loop.time() + limit_s
         backoff_s, last = (
             BACKOFF_FIRST_S,
             AdminError(ErrorCode.NOT_CONTROLLER, "no controller was asked before the deadline"),
@@ -193,14 +220,14 @@ class Calls:
                 break
             # Two controllers that name each other as leader must not be asked in turn without a pause.
             has_followed_hint = self._go_elsewhere(target, last.hint) and not has_followed_hint
-            if on_delay is not None and deadline_s - loop.time() < self.timeout_s - DELAY_S:
+            if on_delay is not None and deadline_s - loop.time() < limit_s - DELAY_S:
                 on_delay(last, deadline_s - loop.time())
                 on_delay = None
             if not has_followed_hint:
                 await asyncio.sleep(max(0.0, min(backoff_s, deadline_s - loop.time())))
                 backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
         else:
-            last = NoLeader.after(self.timeout_s, last, tried)
+            last = NoLeader.after(limit_s, last, tried)
         if lost is not None and request.context.request_id:
             raise MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, f"{lost.message}; then: {last.message}") from last
         raise last

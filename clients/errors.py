@@ -4,6 +4,7 @@ AdminError           refused, with a code; nothing was done
   NotReached         no connection; nothing was done
   NoLeader           no controller led before the deadline; nothing was done, unless `last` is a MayHaveHappened
   Unanswered         the answer of a read is missing; nothing was changed, so ask again
+    Incomplete       pages of a list are missing; nothing was changed, so ask for a part of the list, or give more time
     MayHaveHappened  the answer of a change is missing, so look before you repeat the change
 """
 
@@ -63,6 +64,10 @@ class NoLeader(AdminError):
 
 class Unanswered(AdminError):
     """The answer is missing. A read without an answer changed nothing."""
+
+
+class Incomplete(Unanswered):
+    """A list was not complete at the deadline of the lists. The pages that came are a part of the list."""
 
 
 class MayHaveHappened(Unanswered):

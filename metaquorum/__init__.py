@@ -16,7 +16,7 @@ the thing. A name that is not in `__all__` may change with any release.
 from quorum_rpc.v1 import admin_pb2
 
 from clients.admin import AdminClient
-from clients.errors import AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered
+from clients.errors import AdminError, Incomplete, MayHaveHappened, NoLeader, NotReached, Unanswered
 from clients.metadata.client_metadata import (
     ClientMetadata,
     MetadataRequestPlan,
@@ -45,6 +45,7 @@ __all__ = [
     "ClusterNode",
     "Dialer",
     "ErrorCode",
+    "Incomplete",
     "MayHaveHappened",
     "MetadataRequestPlan",
     "MetadataUpdate",

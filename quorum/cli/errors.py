@@ -75,7 +75,7 @@ def exit_code_of(code: ErrorCode) -> int:
 
 def of_admin_error(e: AdminError) -> CliError:
     """The line and exit code for what the client raised."""
-    from metaquorum import MayHaveHappened, NoLeader, NotReached, Unanswered
+    from metaquorum import Incomplete, MayHaveHappened, NoLeader, NotReached, Unanswered
 
     if isinstance(e.last if isinstance(e, NoLeader) else e, NotReached):
         text = f"{e.message}. Does a node of the cluster run there? Name controllers with -C host:port,..., or brokers with -b"
@@ -84,6 +84,9 @@ def of_admin_error(e: AdminError) -> CliError:
         return CliError(f"{e.message}. `quorumctl quorum status` shows what each controller knows", EXIT_TIMEOUT)
     if isinstance(e, MayHaveHappened):
         return CliError(f"{e.message}. The change may have been made: look before you repeat it", EXIT_TIMEOUT)
+    if isinstance(e, Incomplete):
+        advice = "Give a longer --timeout, or ask for a part: `quorumctl partitions list` has --limit and --topic"
+        return CliError(f"{e.message}. Nothing was changed. {advice}", EXIT_TIMEOUT)
     if isinstance(e, Unanswered):
         return CliError(f"{e.message}. The request was a read, and nothing was changed: ask again", EXIT_TIMEOUT)
     if e.code is ErrorCode.INCONSISTENT_CLUSTER_ID:

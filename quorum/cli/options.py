@@ -115,7 +115,8 @@ _GLOBALS = (
         "timeout_s",
         type=Seconds(0.05, 604_800),
         metavar="SECONDS",
-        help="How long the question, or the wait of the command, may take. Default: 10, or as the command says.",
+        help="How long the question with all its pages, or the wait of the command, may take. Default: 10 for each page, or as "
+        "the command says.",
     ),
 )
 
@@ -173,6 +174,8 @@ def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]], *, waits:
             AdminClient(endpoints, timeout_s=timeout_s, dial=dialer, local=bool(options.local)) as client,
         ):
             client.on_delay = _tell_delay if sys.stderr.isatty() else None
+            if options.timeout_s is not None and not waits:
+                client.lists_until_s = asyncio.get_running_loop().time() + options.timeout_s
             result = await work(client)
             if client.local_view is not None:
                 click.echo(f"quorumctl: {_whose(client.local_view)}", err=True)

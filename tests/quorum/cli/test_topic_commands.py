@@ -103,7 +103,9 @@ async def test_partitions_that_lack_something_are_listed(run: Run, node: FakeNod
         dict(zip(header.split("\t"), row.split("\t"), strict=True)).items()
         >= {"TOPIC": "t", "LEADER": "-", "OFFLINE": "2"}.items()
     )
-    assert len((await run("partitions", "list", "--limit", 2, "-o", "json")).document["partitions"]) == 2
+    some = await run("partitions", "list", "--limit", 2, "-o", "json")
+    assert (len(some.document["partitions"]), some.document["has_more"]) == (2, True)
+    assert some.stderr == "quorumctl: more than 2 partitions; the output has the first 2\n"
     assert (await run("partitions", "list", "--unavailable", "--expect-none")).exit_code == 10
     assert (await run("partitions", "list", "--unavailable", "--led-by", 1, "--expect-none")).exit_code == 0
     assert (await run("partitions", "list", "--broker", 77)).exit_code == 3

@@ -1,5 +1,6 @@
 """Lists in pages: one way for all methods, and the client asks for all pages by itself."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -7,7 +8,7 @@ import grpc
 import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, client_pb2
 
-from metaquorum import AdminClient
+from metaquorum import AdminClient, Incomplete
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.topics.described_configs import EFFECTIVE_PAGE_MAX, RESOURCES_PAGE_MAX
 from service_kit.rpc.api_methods import ADMIN, API, Kind
@@ -165,3 +166,20 @@ async def test_a_page_of_0_1_0_has_a_next_one(client: AdminClient, node: FakeNod
     node.cluster.create("large", 5, 3)
     (large,) = [each async for each in client.described_topics(["large"], 2)]
     assert [each.partition for each in large.partitions] == [0, 1, 2, 3, 4]
+
+
+async def test_a_list_has_one_deadline_for_all_of_its_pages(client: AdminClient, node: FakeNode) -> None:
+    """1. Three topics, one on a page.  2. After the first page the time is over: the client raises, and asks for no second page.
+    3. Without `lists_until_s` each page has its own time."""
+    for name in ("a", "b", "c"):
+        node.cluster.create(name, 1, 1)
+    loop = asyncio.get_running_loop()
+    client.lists_until_s = loop.time() + 60
+    found = []
+    with pytest.raises(Incomplete, match="the list was not complete in time: 1 of its pages came"):
+        async for topic in client.topics(page_size=1):
+            found.append(topic.name)
+            client.lists_until_s = loop.time()
+    assert found == ["a"]
+    client.lists_until_s = None
+    assert [topic.name async for topic in client.topics(page_size=1)] == ["a", "b", "c"]

@@ -35,7 +35,9 @@ def partitions() -> None:
 @click.option("--broker", "replica_on", type=ID, metavar="ID", help="This broker has a replica.")
 @click.option("--led-by", type=ID, metavar="ID", help="This broker leads.")
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Of this topic; may be repeated.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Show at most so many partitions.")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", help="Show at most so many partitions, and say if there are more."
+)
 @click.option("--expect-none", is_flag=True, help="Exit code 10 if a partition is listed.")
 @command
 def list_(
@@ -49,7 +51,8 @@ def list_(
 ) -> None:
     """Lists partitions by topic and number. The controllers filter.
 
-    With several of the first six options, a partition is listed if it meets one of them. The other options narrow the list.
+    With several of the first six options, a partition is listed if it meets one of them. The other options narrow the list. A
+    list of a large cluster takes long: --limit asks for its beginning.
 
     \b
     $ quorumctl partitions list --under-replicated --topic orders
@@ -61,22 +64,26 @@ def list_(
         replica_on=replica_on,
         led_by=led_by,
         topics=topics,
-        page_size=min(limit or 0, INT32_MAX),
+        page_size=0 if limit is None else min(limit + 1, INT32_MAX),
     )
 
     async def work(client: AdminClient) -> tuple[int, list[dict[str, Any]]]:
-        """The offset of the first page, and the rows of all pages."""
+        """The offset of the first page, and the rows of all pages; with a limit, at least one row more than the limit."""
         as_of_offset, rows = -1, []
         async for page in client.pages(request, admin_pb2.ListPartitionsResponse):
             as_of_offset = page.as_of_offset if as_of_offset < 0 else as_of_offset
             rows += [_row(each) for each in page.partitions]
-            if limit is not None and len(rows) >= limit:
+            if limit is not None and len(rows) > limit:
                 break
-        return as_of_offset, rows[:limit]
+        return as_of_offset, rows
 
-    as_of_offset, rows = ask(options, work)
-    document = {"as_of_offset": as_of_offset, "partitions": rows}
+    as_of_offset, found = ask(options, work)
+    rows = found[:limit]
+    has_more = len(found) > len(rows)
+    document = {"as_of_offset": as_of_offset, "has_more": has_more, "partitions": rows}
     emit(options.output, document, rows="partitions", columns=partition_columns(rows))
+    if has_more:
+        click.echo(f"quorumctl: more than {limit} partitions; the output has the first {limit}", err=True)
     if expect_none and rows:
         raise SystemExit(EXIT_UNHEALTHY)
 
