@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from metadata_log.format.records import RECOVERED, RECOVERING
 from quorum.cli.output import Column
 from quorum.wire.words import optional
 
@@ -27,13 +28,18 @@ _SELDOM: Final = (
     Column("LAST_KNOWN_ELR", "last_known_elr"),
     Column("ADDING", "adding_replicas"),
     Column("REMOVING", "removing_replicas"),
+    Column("LEADER_RECOVERY_STATE", "leader_recovery_state"),
 )
-"""Columns that a table has if one of its partitions has eligible leader replicas, or is in reassignment."""
+"""Columns that a table has if one of its partitions has eligible leader replicas, is in reassignment, or is recovering."""
+_RECOVERED: Final = "recovered"
+_USUAL: Final[tuple[object, ...]] = ([], _RECOVERED)
+"""The values of a seldom column that tell nothing."""
+_RECOVERY_STATES: Final = {RECOVERED: _RECOVERED, RECOVERING: "recovering"}
 
 
 def partition_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
     """The columns for these partitions."""
-    return (*_COLUMNS, *(column for column in _SELDOM if any(row[column.key] for row in rows)))
+    return (*_COLUMNS, *(column for column in _SELDOM if any(row[column.key] not in _USUAL for row in rows)))
 
 
 def partition_row(partition: admin_pb2.PartitionDescription) -> dict[str, Any]:
@@ -50,6 +56,7 @@ def partition_row(partition: admin_pb2.PartitionDescription) -> dict[str, Any]:
         "elr": list(partition.elr),
         "last_known_elr": list(partition.last_known_elr),
         "offline_replicas": list(partition.offline_replicas),
+        "leader_recovery_state": _RECOVERY_STATES.get(partition.leader_recovery_state, "unknown"),
     }
 
 

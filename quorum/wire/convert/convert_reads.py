@@ -82,6 +82,7 @@ def _partition(description: PartitionDescription) -> admin_pb2.PartitionDescript
         elr=partition.elr,
         last_known_elr=partition.last_known_elr,
         offline_replicas=description.offline_replicas,
+        leader_recovery_state=partition.leader_recovery_state,
     )
 
 

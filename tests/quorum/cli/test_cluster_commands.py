@@ -124,7 +124,7 @@ async def test_a_topics_life(run: Run) -> None:
         "partitions": [{
             "partition": "int", "leader_id": "int", "leader_epoch": "int", "partition_epoch": "int", "replicas": ["int"],
             "isr": ["int"], "adding_replicas": [], "removing_replicas": [], "elr": [], "last_known_elr": [],
-            "offline_replicas": [],
+            "offline_replicas": [], "leader_recovery_state": "str",
         }],
     }  # fmt: skip
     assert (await run("topics", "delete", "orders")).exit_code == 0

@@ -96,7 +96,7 @@ async def test_partitions_that_lack_something_are_listed(run: Run, node: FakeNod
     assert shape(second) == {
         "topic": "str", "topic_id": "str", "partition": "int", "leader_id": "int", "leader_epoch": "int",
         "partition_epoch": "int", "replicas": ["int"], "isr": ["int"], "adding_replicas": [], "removing_replicas": [],
-        "elr": [], "last_known_elr": [], "offline_replicas": ["int"],
+        "elr": [], "last_known_elr": [], "offline_replicas": ["int"], "leader_recovery_state": "str",
     }  # fmt: skip
     header, row = (await run("partitions", "list", "--unavailable")).stdout.splitlines()
     assert (
@@ -124,3 +124,15 @@ async def test_eligible_leaders_have_columns_where_there_are_any(run: Run, node:
     assert (shown["ISR"], shown["ELR"], shown["LAST_KNOWN_ELR"]) == ("-", "0,1", "0")
     described = (await run("topics", "describe", "t", "-o", "json")).document["topics"][0]["partitions"][0]
     assert (described["elr"], described["last_known_elr"]) == ([0, 1], [0])
+
+
+async def test_a_leader_that_was_elected_uncleanly_is_shown_until_it_has_recovered(run: Run, node: FakeNode) -> None:
+    """Kafka's LeaderRecoveryState (KIP-704): a column where a partition is recovering, and a field everywhere."""
+    node.cluster.assign("t", (0, 1), (1, 0))
+    assert "RECOVERY" not in (await run("partitions", "list")).stdout
+    change = PartitionChange(node.cluster.partitions("t")[0].topic_id, 0, isr=(1,), leader=1, leader_recovery_state=1)
+    node.cluster.fold(Decision((change,), DeleteTopicsReply()))
+    for command in (("partitions", "list"), ("topics", "describe", "t")):
+        assert "LEADER_RECOVERY_STATE" in (await run(*command)).stdout
+    listed = (await run("partitions", "list", "-o", "json")).document["partitions"]
+    assert [each["leader_recovery_state"] for each in listed] == ["recovering", "recovered"]
