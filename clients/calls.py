@@ -227,7 +227,7 @@ class Calls:
                 await asyncio.sleep(max(0.0, min(backoff_s, deadline_s - loop.time())))
                 backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
         else:
-            last = NoLeader.after(limit_s, last, tried)
+            last = NoLeader.after(round(limit_s, 2), last, tried)
         if lost is not None and request.context.request_id:
             raise MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, f"{lost.message}; then: {last.message}") from last
         raise last

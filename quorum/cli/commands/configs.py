@@ -34,6 +34,8 @@ _COLUMNS = (
 )
 _SYNONYMS = Column("SYNONYMS", "synonyms")
 _RESULTS = (Column("RESOURCE", "resource"), Column("RESULT", "result"))
+_MESSAGE = Column("MESSAGE", "message")
+"""The message column, shown only if a row has a message."""
 _OWN_SOURCES: Final = {"topic": "topic", "broker": "broker", "all brokers": "cluster"}
 """The level of a value that was set on the resource itself."""
 
@@ -242,10 +244,12 @@ def _alter(
                 "resource": _shown(result.resource),
                 "resource_type": _kind(result.resource),
                 "resource_name": result.resource.name or None,
-                "result": result.error.message if failed else done,
+                "result": "refused" if failed else done,
                 "error": code.name if failed else None,
+                "message": result.error.message if failed else None,
             }
         )
-    emit(options.output, {"offset": response.offset, "results": rows}, rows="results", columns=_RESULTS)
+    columns = (*_RESULTS, _MESSAGE) if exit_code != EXIT_OK else _RESULTS
+    emit(options.output, {"offset": response.offset, "results": rows}, rows="results", columns=columns)
     if exit_code != EXIT_OK:
         raise SystemExit(exit_code)

@@ -21,6 +21,8 @@ from quorum.wire.words import endpoint_text
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
 
+    from metaquorum import AdminClient
+
 _COLUMNS = (
     Column("FEATURE", "feature"),
     Column("SUPPORTED_MIN_VERSION", "supported_min_version"),
@@ -29,7 +31,11 @@ _COLUMNS = (
     Column("EPOCH", "epoch"),
     Column("IN_THE_WAY", "in_the_way"),
 )
-_RESULTS = (Column("FEATURE", "feature"), Column("FINALIZED_VERSION_LEVEL", "finalized_version_level"))
+_RESULTS = (
+    Column("FEATURE", "feature"),
+    Column("FINALIZED_VERSION_LEVEL", "finalized_version_level"),
+    Column("RESULT", "result"),
+)
 _LEVELS = click.option(
     "--feature", "levels", multiple=True, metavar="NAME=LEVEL", help="The wanted level; may be repeated."
 )
@@ -73,7 +79,10 @@ def _controller(registered: admin_pb2.RegisteredController) -> dict[str, Any]:
         "controller_id": registered.controller.node_id,
         "directory_id": uuid_text(registered.controller.directory_id),
         "endpoints": [endpoint_text(each) for each in registered.endpoints],
-        "features": {each.name: f"{each.min_level} to {each.max_level}" for each in registered.features},
+        "features": {
+            each.name: {"supported_min_version": each.min_level, "supported_max_version": each.max_level}
+            for each in registered.features
+        },
     }
 
 
@@ -139,7 +148,19 @@ def _wanted(levels: Sequence[str]) -> dict[str, int]:
 
 
 def _update(options: Options, levels: Mapping[str, int], *, downgrade: bool, dry_run: bool) -> None:
-    answer = ask(options, lambda client: client.update_features(levels, downgrade=downgrade, validate_only=dry_run))
-    rows = [{"feature": each.name, "finalized_version_level": each.level} for each in answer.results]
+    async def work(client: AdminClient) -> tuple[dict[str, int], admin_pb2.UpdateFeaturesResponse]:
+        before = {each.name: each.finalized_level for each in (await client.describe_features()).features}
+        return before, await client.update_features(levels, downgrade=downgrade, validate_only=dry_run)
+
+    before, answer = ask(options, work)
+    done = "would be updated" if dry_run else "updated"
+    rows = [
+        {
+            "feature": each.name,
+            "finalized_version_level": each.level,
+            "result": "unchanged" if before.get(each.name, 0) == each.level else done,
+        }
+        for each in answer.results
+    ]
     heading = ["Dry run: this would succeed, and nothing was changed."] if dry_run else []
     emit(options.output, {"dry_run": dry_run, "features": rows}, rows="features", columns=_RESULTS, heading=heading)

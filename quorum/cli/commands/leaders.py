@@ -31,6 +31,8 @@ _COLUMNS = (
     Column("LEADER", "leader_id"),
     Column("RESULT", "result"),
 )
+_MESSAGE = Column("MESSAGE", "message")
+"""The message column, shown only if a row has a message."""
 
 
 @click.group()
@@ -138,18 +140,20 @@ def _show(options: Options, results: list[admin_pb2.ElectionResult], *, is_terse
         if kind == "failed":
             exit_code = exit_code or exit_code_of(code)
         if kind != "not_needed" or not is_terse:
-            rows.append(_row(each, code))
+            rows.append(_row(each, code, kind))
     heading = f"Elected: {counts['elected']}. Not needed: {counts['not_needed']}. Failed: {counts['failed']}."
-    emit(options.output, {**counts, "partitions": rows}, rows="partitions", columns=_COLUMNS, heading=[heading])
+    columns = (*_COLUMNS, _MESSAGE) if any(row["message"] for row in rows) else _COLUMNS
+    emit(options.output, {**counts, "partitions": rows}, rows="partitions", columns=columns, heading=[heading])
     if exit_code != EXIT_OK:
         raise SystemExit(exit_code)
 
 
-def _row(result: admin_pb2.ElectionResult, code: ErrorCode) -> dict[str, Any]:
+def _row(result: admin_pb2.ElectionResult, code: ErrorCode, kind: str) -> dict[str, Any]:
     return {
         "topic": result.topic,
         "partition": result.partition,
         "leader_id": optional(result, "leader_id"),
-        "result": "elected" if code is ErrorCode.NONE else result.error.message,
+        "result": kind.replace("_", " "),
         "error": None if code is ErrorCode.NONE else code.name,
+        "message": result.error.message or None,
     }

@@ -210,6 +210,8 @@ def _repeated(resources: Sequence[ConfigResource]) -> frozenset[ConfigResource]:
 
 
 def _name(resource_type: int, name: str) -> str:
+    if (resource_type, name) == (BROKER_RESOURCE, ""):
+        return "the default of all brokers"
     return f"{RESOURCE_WORDS.get(resource_type, f'resource type {resource_type}')} {name!r}"
 
 
@@ -269,7 +271,7 @@ def _check_may_be_of_one_node(key: str) -> None:
         raise Rejected(
             ErrorCode.INVALID_CONFIG,
             f"config {key} can't be set for one node: leaders and controllers must agree about it; nothing was changed; "
-            f"set it for a topic, or for the cluster (broker '')",
+            "set it for a topic, or for all brokers (a broker resource with an empty name)",
         )
 
 

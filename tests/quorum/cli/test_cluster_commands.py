@@ -113,6 +113,8 @@ async def test_a_topics_life(run: Run) -> None:
     assert exists == {**there, "result": "exists"}
     assert (more["result"], more["error"], more["message"]) == ("created", None, None)
     assert (await run("topics", "delete", "more")).exit_code == 0
+    twice = await run("topics", "delete", "orders", "orders", "--if-exists")
+    assert (twice.exit_code, twice.stderr) == (2, "quorumctl: topic orders is named twice; nothing was done\n")
     listed = await run("-o", "json", "topics", "list")
     assert shape(listed.document) == {
         "schema_version": "int",
@@ -600,11 +602,11 @@ async def test_preferred_leaders_are_elected(run: Run, node: FakeNode) -> None:
     assert one.exit_code == 0
     assert one.document == {
         "schema_version": 2, "elected": 1, "not_needed": 0, "failed": 0,
-        "partitions": [{"topic": "orders", "partition": 1, "leader_id": 0, "result": "elected", "error": None}],
+        "partitions": [{"topic": "orders", "partition": 1, "leader_id": 0, "result": "elected", "error": None, "message": None}],
     }  # fmt: skip
     again = await run("leaders", "elect", "--topic", "orders", "--partition", 1)
     assert again.exit_code == 0
-    assert "broker 0, the preferred replica, leads already" in again.stdout
+    assert "not needed\tbroker 0, the preferred replica, leads already" in again.stdout
 
     everywhere = await run("leaders", "elect", "--all-topic-partitions", "-o", "json")
     assert everywhere.exit_code == 0
@@ -665,8 +667,9 @@ async def test_brokers_that_are_gone_are_removed(run: Run, node: FakeNode) -> No
     assert ran.exit_code == 1
     live, gone = ran.document["brokers"]
     assert (live["broker_id"], live["error"]) == (0, "POLICY_VIOLATION")
-    assert "is alive" in live["result"] and "Stop its process first" in live["result"]
-    assert gone == {"broker_id": 2, "result": "removed", "error": None}
+    assert live["result"] == "refused"
+    assert "is alive" in live["message"] and "Stop its process first" in live["message"]
+    assert gone == {"broker_id": 2, "result": "removed", "error": None, "message": None}
     assert sorted(node.cluster.image.brokers) == [0, 1]
 
     assert (await run("brokers", "unregister", 2)).exit_code == 3

@@ -20,7 +20,7 @@ async def test_a_value_is_set_shown_with_its_source_and_deleted(run: Run, node: 
     assert ran.document["results"] == [
         {
             "resource": "topic orders", "resource_type": "topic", "resource_name": "orders", "result": "altered",
-            "error": None,
+            "error": None, "message": None,
         }
     ]  # fmt: skip
     assert node.cluster.image.config(TOPIC_RESOURCE, "orders") == {"cleanup.policy": "compact", "retention.ms": "5"}
@@ -77,3 +77,13 @@ async def test_a_bad_value_changes_nothing_of_its_resource(run: Run, node: FakeN
 )
 async def test_wrong_usage_ends_with_2(run: Run, wrong: tuple[str, ...]) -> None:
     assert (await run("configs", *wrong)).exit_code == 2
+
+
+async def test_a_refusal_has_a_word_a_code_and_a_sentence(run: Run) -> None:
+    """As for topics, brokers and elections. The empty broker name of the protocol is `all brokers` for people."""
+    ran = await run("configs", "set", "--all-brokers", "nope=3", "num.io.threads=4", "num.io.threads=5", "-o", "json")
+    (row,) = ran.document["results"]
+    assert (row["result"], row["error"], row["resource"]) == ("refused", "INVALID_CONFIG", "all brokers")
+    twice = await run("configs", "set", "--all-brokers", "num.io.threads=4", "num.io.threads=5", "-o", "json")
+    (row,) = twice.document["results"]
+    assert row["message"] == "the default of all brokers: config num.io.threads is altered twice"

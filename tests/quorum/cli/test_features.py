@@ -17,7 +17,9 @@ async def test_the_level_falls_and_rises(run: Run, node: FakeNode) -> None:
     shown = await run("features", "describe", "-o", "json")
     row = next(each for each in shown.document["features"] if each["feature"] == METADATA_VERSION)
     assert row["finalized_version_level"] == 2 and row["epoch"] == node.cluster.image.offset
-    assert shown.document["controllers"][0]["features"] == {METADATA_VERSION: "1 to 2"}
+    assert shown.document["controllers"][0]["features"] == {
+        METADATA_VERSION: {"supported_min_version": 1, "supported_max_version": 2}
+    }
     table = (await run("features", "describe")).stdout
     assert "FEATURE\tSUPPORTED_MIN_VERSION\tSUPPORTED_MAX_VERSION\tFINALIZED_VERSION_LEVEL\tEPOCH" in table
 
@@ -33,7 +35,9 @@ async def test_the_level_falls_and_rises(run: Run, node: FakeNode) -> None:
     node.cluster.append(PartitionChange(topic.topic_id, 0, adding_replicas=()))
     assert (await run(*lower)).exit_code == 0
     assert node.cluster.image.metadata_version == 1
-    assert (await run("features", "upgrade")).exit_code == 0
+    for result in ("updated", "unchanged"):
+        raised = await run("features", "upgrade", "-o", "json")
+        assert (raised.exit_code, raised.document["features"][0]["result"]) == (0, result)
     assert node.cluster.image.metadata_version == 2
 
 

@@ -11,7 +11,8 @@ the middle, for example because no controller leads any more, the output still h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from quorum.controller.partitions.reassignment.rebalancing import Place, Replicas
 
 _RESULTS: Final = (Column("ID", "broker_id"), Column("RESULT", "result"))
+_MESSAGE: Final = Column("MESSAGE", "message")
+"""The message column, shown only if a row has a message."""
 _DRAINS: Final = (*_RESULTS, Column("LEADS", "led_partitions"), Column("REPLICAS", "replicas"))
 _OF_ONE_BROKER: Final = frozenset(
     (ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.POLICY_VIOLATION, ErrorCode.INVALID_REQUEST)
@@ -56,16 +59,22 @@ async def _for_each(
     change: Callable[[int], Awaitable[object]],
     word: str,
     no_errors: frozenset[ErrorCode] = frozenset(),
+    unchanged: Mapping[int, str] = MappingProxyType({}),
 ) -> _Done:
-    """Makes the change for one broker after the other. `word` is the result of a change that was made."""
-    from metaquorum import AdminError
+    """Makes the change for one broker after the other. `word` is the result of a change that was made.
+
+    `unchanged`: the brokers for which nothing has to be changed, and why.
+    """
+    from metaquorum import AdminError, Unanswered
 
     rows: list[dict[str, Any]] = []
     stopped_by: AdminError | None = None
     for broker_id in dict.fromkeys(broker_ids):
-        result, error = word, None
+        result, error, message = word, None, None
+        if broker_id in unchanged:
+            result, message = "unchanged", unchanged[broker_id]
         if stopped_by is not None:
-            result = NOT_TRIED
+            result, message = NOT_TRIED, None
         else:
             try:
                 await change(broker_id)
@@ -73,14 +82,17 @@ async def _for_each(
                 if e.code in no_errors:
                     result = "absent"
                 else:
-                    result, error = e.message, e.code.name
+                    result = "unknown" if isinstance(e, Unanswered) else "refused"
+                    error, message = e.code.name, e.message
                     stopped_by = None if e.code in _OF_ONE_BROKER else e
-        rows.append({"broker_id": broker_id, "result": result, "error": error})
+        rows.append({"broker_id": broker_id, "result": result, "error": error, "message": message})
     return _Done(rows, stopped_by)
 
 
 def _show(options: Options, done: _Done, columns: tuple[Column, ...] = _RESULTS) -> None:
     """Prints the rows; the exit code is that of the first failure."""
+    if any(row["message"] for row in done.rows):
+        columns = (*columns, _MESSAGE)
     emit(options.output, {"brokers": done.rows}, rows="brokers", columns=columns)
     if done.stopped_by is not None:
         raise of_admin_error(done.stopped_by)
@@ -124,8 +136,12 @@ def unfence(options: Options, broker_ids: tuple[int, ...], dry_run: bool) -> Non
     """
 
     async def work(client: AdminClient) -> _Done:
+        unchanged = await _without_mode(client, broker_ids, "was not fenced by an operator")
         return await _for_each(
-            broker_ids, lambda each: client.unfence_broker(each, validate_only=dry_run), _word("unfenced", dry_run)
+            broker_ids,
+            lambda each: client.unfence_broker(each, validate_only=dry_run),
+            _word("unfenced", dry_run),
+            unchanged=unchanged,
         )
 
     _show(options, ask(options, work))
@@ -179,6 +195,15 @@ def drain(
         raise CliError(f"replicas: {outcome.text()}; run the command again to go on", outcome.exit_code)
     if wait_s is not None and any(row["led_partitions"] for row in done.rows):
         raise SystemExit(EXIT_TIMEOUT)
+
+
+async def _without_mode(client: AdminClient, broker_ids: tuple[int, ...], why: str) -> dict[int, str]:
+    """The brokers of these that have no mode, and so nothing to end, with the reason for the operator."""
+    return {
+        each.broker_id: f"broker {each.broker_id} {why}: nothing had to be changed"
+        async for each in client.brokers()
+        if each.broker_id in broker_ids and not each.mode
+    }
 
 
 async def _cluster(client: AdminClient) -> ClusterState:
@@ -242,8 +267,12 @@ def undrain(options: Options, broker_ids: tuple[int, ...], dry_run: bool) -> Non
     """
 
     async def work(client: AdminClient) -> _Done:
+        unchanged = await _without_mode(client, broker_ids, "was not in maintenance")
         return await _for_each(
-            broker_ids, lambda each: client.undrain_broker(each, validate_only=dry_run), _word("undrained", dry_run)
+            broker_ids,
+            lambda each: client.undrain_broker(each, validate_only=dry_run),
+            _word("undrained", dry_run),
+            unchanged=unchanged,
         )
 
     _show(options, ask(options, work))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -120,6 +121,7 @@ def create(
     """
     from quorum_rpc.v1 import admin_pb2
 
+    _check_once(names)
     if assignment is not None and (partitions is not None or replication_factor is not None):
         raise CliError(
             "--replica-assignment says how many partitions and replicas there are: leave out the numbers", EXIT_USAGE
@@ -185,12 +187,13 @@ def alter(
     """
     from quorum.cli.commands.topics.topic_changes import TopicChanges, alter_topics
 
+    _check_once(names)
     if partitions is None and assignment is not None:
         raise CliError("--replica-assignment is for new partitions: name --partitions too", EXIT_USAGE)
     if partitions is None and not configs and not deleted:
         raise CliError("name what to change: --partitions, --config KEY=VALUE or --delete-config KEY", EXIT_USAGE)
     changes = TopicChanges(partitions, [] if assignment is None else _assignment(assignment), pairs(configs), deleted)
-    response = ask(options, lambda client: alter_topics(client, tuple(dict.fromkeys(names)), changes, dry_run))
+    response = ask(options, lambda client: alter_topics(client, names, changes, dry_run))
     done = "would be altered" if dry_run else "altered"
     _finish(options, response, done, {"UNKNOWN_TOPIC_OR_PARTITION": "absent"} if if_exists else {})
 
@@ -205,6 +208,7 @@ def delete(options: Options, names: tuple[str, ...], if_exists: bool) -> None:
     \b
     $ quorumctl topics delete orders --if-exists
     """
+    _check_once(names)
     response = ask(options, lambda client: client.delete_topics(names))
     _finish(options, response, "deleted", {"UNKNOWN_TOPIC_OR_PARTITION": "absent"} if if_exists else {})
 
@@ -242,6 +246,13 @@ def describe(options: Options, names: tuple[str, ...]) -> None:
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------
+
+
+def _check_once(names: tuple[str, ...]) -> None:
+    """Refuses a topic that is named twice: the operator may have meant another topic."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise CliError(f"topic {twice[0]} is named twice; nothing was done", EXIT_USAGE)
 
 
 def _listing(topic: admin_pb2.TopicListing) -> dict[str, Any]:

@@ -46,7 +46,9 @@ async def test_a_broker_is_drained_shown_and_given_back(run: Run, node: FakeNode
     drained = await run("brokers", "drain", 0, "--reason", "new disk", "--wait", "-o", "json")
     assert drained.exit_code == 0
     (row,) = drained.document["brokers"]
-    assert row == {"broker_id": 0, "result": "drained", "error": None, "led_partitions": 0, "replicas": 2}
+    assert row == {
+        "broker_id": 0, "result": "drained", "error": None, "message": None, "led_partitions": 0, "replicas": 2,
+    }  # fmt: skip
     assert node.cluster.leaders("orders") == [1, 1]
     header, row = (await run("brokers", "list")).stdout.splitlines()[:2]
     assert dict(zip(header.split("\t"), row.split("\t"), strict=True))["MODE"] == "maintenance"
@@ -59,6 +61,10 @@ async def test_a_broker_is_drained_shown_and_given_back(run: Run, node: FakeNode
     assert (await run("brokers", "unfence", 0)).exit_code == 1
     assert (await run("brokers", "undrain", 0)).exit_code == 0
     assert not len(node.cluster.image.broker_modes)
+
+    for word, why in (("undrain", "was not in maintenance"), ("unfence", "was not fenced by an operator")):
+        _, line = (await run("brokers", word, 0)).stdout.splitlines()
+        assert line == f"0\tunchanged\tbroker 0 {why}: nothing had to be changed"
 
 
 async def test_a_drain_that_cannot_end_says_so(run: Run, node: FakeNode) -> None:
@@ -76,6 +82,8 @@ async def test_a_broker_is_kept_out_until_it_is_let_in(run: Run, node: FakeNode)
     ran = await run("brokers", "fence", 77, 0, "--reason", "slow disk", "-o", "json")
     assert ran.exit_code == 3
     assert [each["error"] for each in ran.document["brokers"]] == ["BROKER_ID_NOT_REGISTERED", None]
+    assert [each["result"] for each in ran.document["brokers"]] == ["refused", "fenced"]
+    assert ran.document["brokers"][0]["message"] == "broker 77 is not registered"
     node.cluster.contact(0)
     assert fenced_brokers(node) == [0]
     assert (await run("brokers", "unfence", 0)).stdout.splitlines()[1] == "0\tunfenced"
