@@ -2,6 +2,9 @@
 
 A document is a mapping with `schema_version`, names in snake_case, null for what is not known. A command may be asked for
 any of the four, and programs may rely on the names: they change only with `schema_version`.
+
+A row about a change has three fields: `result`, a word such as created or refused; `error`, the error's name, for example
+POLICY_VIOLATION, or null; and `message`, a sentence for people, or null.
 """
 
 import json
