@@ -67,6 +67,8 @@ TOO_MANY_COPIES = (
     f"a request with this id is being decided, and {COPIES_MAX} repeated requests wait already; this copy did nothing: "
     "repeat the request in a moment"
 )
+GOES_ON = "the request takes longer than its deadline allows, and goes on"
+BEHIND_ANOTHER = "an earlier request with the same id has not ended in time"
 EXPIRED = "the deadline of the request passed before this controller began it; nothing was done, try again"
 
 Pending: TypeAlias = CommandReply | SnapshotMarked | Refused | None
@@ -138,10 +140,10 @@ class ActiveController:
         self._feed.end(Refused(ErrorCode.NOT_CONTROLLER, why, hint))
         rest = self._transaction.drop()
         for follow_up in (*self._follow_ups.drain(), *([rest] if rest else [])):
-            if follow_up.reply_to is not None:
+            if follow_up.waiting is not None:
                 known = not follow_up.wrote and follow_up.is_begun
                 refusal = Refused(ErrorCode.NOT_CONTROLLER, why, hint) if known else unknown_outcome(why)
-                self._world.reply(follow_up.reply_to, refusal)
+                self._world.reply(follow_up.waiting, refusal)
         self._state.stop_proposing()
         self.controller.deactivate()
 
@@ -202,9 +204,9 @@ class ActiveController:
 
     def _decide(self, asked: FollowUp) -> None:
         """Decides one step of a command, and answers after the last step."""
-        command, reply_to, deadline_ms, identity, wrote, is_begun = asked
+        command, _, deadline_ms, identity, wrote, is_begun, is_answered = asked
+        reply_to, is_asked = asked.waiting, asked.reply_to is not None
         try:
-            is_asked = reply_to is not None
             decided = self._deciding.decide(command, self._now_ms, identity, is_asked=is_asked, is_begun=is_begun)
         except DecisionFailed as failed:
             if reply_to is not None:
@@ -224,7 +226,7 @@ class ActiveController:
             return
         wrote = wrote or decided.wrote
         if decided.then is not None:
-            then = FollowUp(decided.then, reply_to, deadline_ms, identity, wrote)
+            then = FollowUp(decided.then, asked.reply_to, deadline_ms, identity, wrote, is_answered=is_answered)
             if self._transaction.is_open:
                 self._transaction.go_on_with(then, self._now_ms)
             else:
@@ -312,6 +314,9 @@ class ActiveController:
             why = "no majority has confirmed the request in time"
             unwritten = Refused(ErrorCode.NOT_READY, f"{why}; nothing was done")
             self._world.reply(deferred.reply_to, unknown_outcome(why) if deferred.wrote else unwritten)
+        for late in (*self._follow_ups.late(now_ms), *self._transaction.late(now_ms)):
+            assert late.waiting is not None
+            self._world.reply(late.waiting, unknown_outcome(GOES_ON if late.is_begun else BEHIND_ANOTHER))
         self._feed.fire_timers(now_ms)
         if self._follow_ups or self._transaction.is_open:
             return
@@ -375,10 +380,8 @@ class ActiveController:
             self._decide(next_step)
         elif next_step.deadline_ms > self._now_ms:
             self._submit(next_step)
-        elif next_step.reply_to is not None:
-            self._world.reply(
-                next_step.reply_to, unknown_outcome("an earlier request with the same id has not ended in time")
-            )
+        elif next_step.waiting is not None:
+            self._world.reply(next_step.waiting, unknown_outcome(BEHIND_ANOTHER))
 
     def _go_on_with_transaction(self, rest: FollowUp) -> None:
         """Decides the next slice of the open transaction, or aborts the transaction if its time is over."""
@@ -387,10 +390,10 @@ class ActiveController:
             self._decide(rest)
             return
         self._transaction.abort(late, self._now_ms)
-        if rest.reply_to is not None:
+        if rest.waiting is not None:
             text = f"the request was given up: {late}; nothing was done: send several smaller requests"
             refusal = Refused(ErrorCode.POLICY_VIOLATION, text)
-            self._wait_confirmed(rest.reply_to, refusal, rest.deadline_ms)
+            self._wait_confirmed(rest.waiting, refusal, rest.deadline_ms)
 
     def make_snapshot(self, reason: str) -> None:
         """Appends a mark, so that every node writes a snapshot at the log's end (`marks`)."""
@@ -410,6 +413,8 @@ class ActiveController:
         return soonest(
             self._waiting.deadlines.next_ms(),
             self._deferred.deadlines.next_ms(),
+            self._follow_ups.next_deadline_ms(),
+            self._transaction.next_deadline_ms(),
             self._feed.next_deadline_ms(),
             self.controller.next_deadline_ms(),
         )

@@ -23,6 +23,7 @@ anything. The client may then send the request again.
 """
 
 import contextlib
+from collections.abc import Iterator
 from typing import Final
 
 from quorum.runtime.active.decisions import Deciding
@@ -82,6 +83,17 @@ class OpenDecision:
             return None
         rest, self.rest = self.rest, None
         return rest
+
+    def late(self, now_ms: int) -> Iterator[FollowUp]:
+        """Yields the rest if its caller has waited up to the deadline, and marks the rest as answered."""
+        rest = self.rest
+        if rest is not None and rest.is_late(now_ms):
+            self.rest = rest._replace(is_answered=True)
+            yield rest
+
+    def next_deadline_ms(self) -> int | None:
+        """The time to call `late`."""
+        return None if self.rest is None or self.rest.waiting is None else self.rest.deadline_ms
 
     def lateness(self, now_ms: int) -> str:
         """Why the transaction must not go on; empty if it may."""

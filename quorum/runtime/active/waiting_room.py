@@ -237,6 +237,17 @@ class FollowUp(NamedTuple):
     wrote: bool = False
     """True if the log has some records of the decision, so that no later answer may say that nothing was done."""
     is_begun: bool = True
+    is_answered: bool = False
+    """True if the deadline has passed: the caller was told that the decision goes on."""
+
+    @property
+    def waiting(self) -> ReplyTo | None:
+        """The caller who still waits for the answer, if any."""
+        return None if self.is_answered else self.reply_to
+
+    def is_late(self, now_ms: int) -> bool:
+        """True if a caller waits whose deadline has passed."""
+        return self.waiting is not None and self.deadline_ms <= now_ms
 
 
 class FollowUps:
@@ -286,6 +297,17 @@ class FollowUps:
             self._queue.append(oldest)
         self._copies -= not oldest.is_begun
         return oldest
+
+    def late(self, now_ms: int) -> Iterator[FollowUp]:
+        """Yields those whose callers have waited up to their deadlines, and marks them as answered."""
+        for place, each in enumerate(self._queue):
+            if each.is_late(now_ms):
+                self._queue[place] = each._replace(is_answered=True)
+                yield each
+
+    def next_deadline_ms(self) -> int | None:
+        """The time to call `late`."""
+        return min((each.deadline_ms for each in self._queue if each.waiting is not None), default=None)
 
     def drain(self) -> Iterator[FollowUp]:
         self._copies = 0

@@ -303,6 +303,23 @@ def test_a_session_that_ends_meanwhile_ends_after_it() -> None:
     assert lone.node.state.committed.topic("more") is None
 
 
+def test_a_client_hears_at_its_deadline_that_the_transaction_goes_on() -> None:
+    """The client looks at the outcome later: the request is not given up, and is answered once."""
+    lone = started()
+    asked = lone.new_reply_to()
+    send(lone, Submission(LARGE, asked, lone.now_ms + 50, identity()))
+    lone.now_ms += 50
+    lone.turn()
+    told = lone.answers.pop(asked)
+    assert isinstance(told, Refused) and told.code is ErrorCode.REQUEST_TIMED_OUT and "goes on" in told.message
+    assert lone.node.state.transaction is not None
+    settle(lone)
+    assert asked not in lone.answers and lone.node.state.committed.partition_count == 40
+    again = submit(lone, LARGE, identity())
+    settle(lone)
+    assert isinstance(lone.answers[again], CreateTopicsReply)
+
+
 def test_a_transaction_that_takes_too_long_is_aborted() -> None:
     """With one record; its client hears that nothing was done, and the others' requests go on."""
     lone = started()
