@@ -33,6 +33,7 @@ $ quorumctl -C 10.0.0.1:9001 health --output json
 | 4 | conflict: it exists already, or has changed meanwhile |
 | 5 | no answer, no leader, or not in time; a change may have been made: look before you repeat it |
 | 10 | answered, and the cluster or node is unhealthy |
+| 130 | interrupted (Ctrl-C): what has begun goes on; look before you repeat a change |
 
 Errors are text on stderr, also with `-o json`: one line, or the usage for code 2. The text is for people and may change, so a
 script reads the exit code. With `-o json` stdout has a document if the question was answered (codes 0 and 10), and if single

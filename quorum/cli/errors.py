@@ -23,6 +23,8 @@ EXIT_TIMEOUT: Final = 5
 """No controller answered, no controller leads, or the time to wait is over."""
 EXIT_UNHEALTHY: Final = 10
 """The question was answered, and the answer is that something is wrong."""
+EXIT_INTERRUPTED: Final = 130
+"""The shell's exit code of a process that SIGINT (Ctrl-C) ended."""
 
 _NOT_FOUND: Final = frozenset(
     (

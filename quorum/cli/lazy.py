@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import click
 
+from quorum.cli.errors import EXIT_INTERRUPTED, CliError
+
 EXIT_BROKEN_PIPE: Final = 141
 """The shell's exit code of a process that SIGPIPE ended, as for other tools in front of `| head`."""
 
@@ -23,9 +25,15 @@ class LazyGroup(click.Group):
         self._lazily = lazily
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command. If the reader of its output is gone (`| head -1`), the command ends quietly."""
+        """Runs the command. If the reader of its output is gone (`| head -1`), the command ends quietly.
+
+        Ctrl-C has an exit code of its own: click's 1 would say that the change was refused.
+        """
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt as e:
+            text = "interrupted. If the command changes something, the change may have been made: look before you repeat it"
+            raise CliError(text, EXIT_INTERRUPTED) from e
         except BrokenPipeError:
             os.dup2(
                 os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()

@@ -1,5 +1,5 @@
 """`quorumctl`: the operator's tool. Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not found, 4 conflict, 5 no answer, no
-leader or not in time, 10 asked and unhealthy."""
+leader or not in time, 10 asked and unhealthy, 130 interrupted (Ctrl-C)."""
 
 import sys
 from typing import Any
@@ -53,7 +53,7 @@ def cli(ctx: click.Context, /, **given: Any) -> None:
 
     \b
     Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not found, 4 conflict,
-    5 no answer, no leader or not in time, 10 asked and unhealthy.
+    5 no answer, no leader or not in time, 10 asked and unhealthy, 130 interrupted.
     """
     ctx.obj = merged(Options(), given, ctx)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
-from quorum.cli.errors import EXIT_USAGE, CliError, of_admin_error
+from quorum.cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, CliError, of_admin_error
 from service_kit.process.endpoints import BadEndpoint, parse_host_port
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_CONTROLLER: Final = "127.0.0.1:9001"
 DEFAULT_TIMEOUT_S: Final = 10.0
 OUTPUTS: Final = ("table", "json", "jsonl", "yaml")
+_INTERRUPTED: Final = (
+    "interrupted: the command no longer waits, and what has begun goes on. Run the command again to go on waiting; "
+    "`quorumctl partitions reassign list` shows what is moving, and `quorumctl partitions reassign cancel` ends that"
+)
 _ADDRESSES: Final = ("bootstrap_server", "bootstrap_controller")
 """Fields of `Options`, of which one may be given."""
 
@@ -183,6 +187,10 @@ def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]], *, waits:
 
     try:
         return asyncio.run(run())
+    except KeyboardInterrupt as e:
+        if not waits:
+            raise
+        raise CliError(_INTERRUPTED, EXIT_INTERRUPTED) from e
     except AdminError as e:
         raise of_admin_error(e) from e
     except TlsUnusable as e:

@@ -41,8 +41,13 @@ class ClusterState(NamedTuple):
         return {place for place, ids in self.moves.items() if not broker_ids or ids & broker_ids}
 
 
-async def load(client: AdminClient, topics: Sequence[str] | None = None) -> ClusterState:
-    """Asks for the brokers, and for the partitions of some topics; None: of all."""
+async def load(
+    client: AdminClient, topics: Sequence[str] | None = None, *, may_be_absent: bool = False
+) -> ClusterState:
+    """Asks for the brokers, and for the partitions of some topics; None: of all.
+
+    Raises AdminError for a topic in `topics` that does not exist, unless `may_be_absent`.
+    """
     from metaquorum import AdminError
 
     listed = [each async for each in client.brokers()]
@@ -51,7 +56,7 @@ async def load(client: AdminClient, topics: Sequence[str] | None = None) -> Clus
     moves: dict[Place, frozenset[int]] = {}
     for first in range(0, len(names), _NAMES_MAX):
         async for topic in client.described_topics(names[first : first + _NAMES_MAX]):
-            if topic.error.code and topics is not None:
+            if topic.error.code and topics is not None and not may_be_absent:
                 raise AdminError.of(topic.error)
             for each in topic.partitions:
                 target = tuple([broker for broker in each.replicas if broker not in each.removing_replicas])

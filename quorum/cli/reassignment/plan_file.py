@@ -18,13 +18,17 @@ FILE_BYTES_MAX: Final = 256 << 20
 """Maximum size of a plan's file: two million partitions with three replicas each have half of it."""
 
 
+_SHOWN_CHARS_MAX: Final = 60
+"""Maximum number of characters of a wrong value in an error."""
+
+
 def read_plan(path: Path) -> dict[Place, Replicas]:
     """Returns the plan in the file.
 
     Raises:
         ValueError: the file has a mistake; the message names the place.
     """
-    document = json.loads(read_text(path, FILE_BYTES_MAX))
+    document = _document(path)
     if not isinstance(document, dict) or document.get("version") != 1:
         raise ValueError('an object with "version": 1 expected')
     entries = document.get("partitions")
@@ -39,6 +43,18 @@ def read_plan(path: Path) -> dict[Place, Replicas]:
     return plan
 
 
+def _document(path: Path) -> Any:
+    try:
+        text = read_text(path, FILE_BYTES_MAX)
+        if not text.strip():
+            raise ValueError("the file is empty")
+        return json.loads(text)
+    except (UnicodeDecodeError, json.JSONDecodeError) as e:
+        raise ValueError(f"not JSON: {e}") from e
+    except RecursionError as e:
+        raise ValueError("not a plan: the JSON is nested too deep") from e
+
+
 def _entry(index: int, entry: Any) -> tuple[Place, Replicas]:
     where = f"partitions[{index}]"
     if not isinstance(entry, dict):
@@ -47,10 +63,18 @@ def _entry(index: int, entry: Any) -> tuple[Place, Replicas]:
     if not isinstance(topic, str):
         raise ValueError(f'{where}: a name under "topic" expected')
     if not isinstance(partition, int) or not _is_number(partition):
-        raise ValueError(f'{where}: a number under "partition" expected')
+        raise ValueError(f'{where}: a number under "partition" expected, 0 or more, not {_shown(partition)}')
     if not isinstance(replicas, list) or not all(map(_is_number, replicas)):
-        raise ValueError(f'{where}: a list of broker ids under "replicas" expected')
+        raise ValueError(
+            f'{where}: a list of broker ids under "replicas" expected, each 0 or more, not {_shown(replicas)}'
+        )
     return (topic, partition), tuple(replicas)
+
+
+def _shown(value: Any) -> str:
+    """The value in JSON, cut to a readable length."""
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]} (cut)"
 
 
 def _is_number(value: Any) -> bool:

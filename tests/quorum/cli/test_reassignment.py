@@ -3,6 +3,8 @@
 import asyncio
 import json
 import random
+import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -12,9 +14,12 @@ from metaquorum import AdminClient
 from quorum.cli.reassignment import progress, waves
 from quorum.cli.reassignment.cluster_state import broker_lines, load, planned
 from quorum.cli.reassignment.plan_file import plan_document, read_plan
+from quorum.cli.reassignment.plan_warnings import warnings_of
 from quorum.cli.reassignment.waves import carry_out
 from quorum.controller.controller import Controller
+from quorum.controller.partitions.reassignment.rebalancing import Place, Replicas
 from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.mode_commands import DrainBroker
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.wire.server import serve
 from tests.quorum.cli.test_cluster_commands import Ran, quorumctl
@@ -75,7 +80,12 @@ ENTRY = '{"topic": "t", "partition": 0, "replicas": [1]}'
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("", "the file is empty"),
+        (" \n", "the file is empty"),
+        ("Replicas to move: 4.", "not JSON: Expecting value: line 1 column 1"),
+        ("[" * 100_000, "not a plan: the JSON is nested too deep"),
         ("[]", '"version": 1 expected'),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": -1}]}', "expected, 0 or more, not -1"),
         ('{"version": 2, "partitions": []}', '"version": 1 expected'),
         ('{"version": 1}', 'a list under "partitions"'),
         ('{"version": 1, "partitions": [7]}', "an object expected"),
@@ -197,6 +207,36 @@ async def test_a_dry_run_begins_nothing(client: AdminClient, node: FakeNode) -> 
     assert node.cluster.image.offset == before
 
 
+# --- warnings ----------------------------------------------------------------------------------------------------------
+
+
+async def warned(client: AdminClient, plan: dict[Place, Replicas]) -> list[str]:
+    return list(warnings_of(await load(client, ["t", "absent"], may_be_absent=True), plan))
+
+
+async def test_a_plan_that_waits_for_a_fenced_broker_says_so(client: AdminClient, node: FakeNode) -> None:
+    """Broker 1 stays in the target of t-0. A plan without a new replica waits for nobody."""
+    assert await warned(client, {("t", 0): (2, 1), ("absent", 0): (7,)}) == []
+    node.cluster.contact(1, wants_fence=True)
+    assert await warned(client, {("t", 0): (1, 0), ("t", 1): (2, 0)}) == []
+    (line,) = await warned(client, {("t", 0): (2, 1)})
+    assert line.startswith(
+        "broker 1 (fenced) is in the target of 1 partition: these reassignments are finished only when"
+    )
+
+
+async def test_a_plan_that_lowers_or_replaces_says_so(client: AdminClient) -> None:
+    """The same target again replaces nothing."""
+    assert await warned(client, {("t", 0): (1,), ("t", 3): (0,)}) == [
+        "the plan lowers the replication factor of 2 partitions, for example of t-0 from 2 to 1"
+    ]
+    await carry_out(client, {("t", 0): (2, 1)})
+    assert await warned(client, {("t", 0): (2, 1)}) == []
+    assert await warned(client, {("t", 0): (0, 2)}) == [
+        "the plan replaces the target of t-0 in reassignment: a replica that only the former target has is dropped"
+    ]
+
+
 # --- what the cluster is planned from --------------------------------------------------------------------------------
 
 
@@ -271,4 +311,43 @@ async def test_topics_are_put_on_some_brokers_at_once(port: int, node: FakeNode)
     assert (done.exit_code, done.document["finished"]) == (0, 2), done
     assert (await run("partitions", "rebalance", "--onto", 9)).exit_code == 3
     assert (await run("partitions", "rebalance", "--plan", "--wait")).exit_code == 2
+    both = await run("partitions", "rebalance", "--plan", "--execute")
+    assert both.exit_code == 2 and "either --plan or --execute" in both.stderr
+    few = await run("partitions", "reassign", "generate", "--topic", "t", "--onto", 1)
+    assert few.exit_code == 1 and "2 replicas need 2 brokers; --onto names 1; nothing was changed" in few.stderr
+    for broker_id in (0, 1, 2):
+        node.cluster.run(DrainBroker(broker_id))
+    idle = await run("partitions", "rebalance")
+    assert idle.exit_code == 0 and "warning: no broker takes replicas: each is fenced" in idle.stderr
+
+
+@pytest.mark.slow
+async def test_a_wait_that_ends_before_the_moves_says_what_goes_on(port: int, node: FakeNode) -> None:
+    """Not in time: exit code 5. Ctrl-C: 130, not the 1 of a change that was refused. The moves go on both times."""
+
+    async def run(*arguments: object) -> Ran:
+        return await quorumctl("-C", f"127.0.0.1:{port}", *arguments)
+
+    wait = ("partitions", "rebalance", "--off", 0, "--execute", "--wait")
+    late = await run(*wait, "--timeout", 0.1)
+    assert late.exit_code == 5 and "not finished in time: 2 partitions moving, 2 partitions waiting" in late.stderr
+    all_in_sync(node.cluster)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "quorum.cli.main",
+        "-C",
+        f"127.0.0.1:{port}",
+        *map(str, wait),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    while not any(partition.adding_replicas for partition in node.cluster.partitions("t")):
+        await asyncio.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, stderr = await process.communicate()
+    assert process.returncode == 130
+    assert stderr.decode().startswith(
+        "quorumctl: interrupted: the command no longer waits, and what has begun goes on. "
+    )
+    assert any(partition.adding_replicas for partition in node.cluster.partitions("t"))
     assert (await run("partitions", "reassign", "cancel")).exit_code == 2

@@ -192,9 +192,14 @@ def drain(
     done, outcome = ask(options, work, waits=wait)
     _show(options, done, _DRAINS)
     if outcome is not None and outcome.exit_code != EXIT_OK:
-        raise CliError(f"replicas: {outcome.text()}; run the command again to go on", outcome.exit_code)
-    if wait_s is not None and any(row["led_partitions"] for row in done.rows):
-        raise SystemExit(EXIT_TIMEOUT)
+        late = "not finished in time: " if outcome.is_late else ""
+        raise CliError(f"replicas: {late}{outcome.text()}; run the command again to go on", outcome.exit_code)
+    left = [row for row in done.rows if row["led_partitions"] or (replicas and row["replicas"])]
+    if wait_s is not None and left:
+        ids = ", ".join(str(row["broker_id"]) for row in left)
+        what = "lead partitions or have replicas" if replicas else "lead partitions"
+        text = f"not finished in time: of these brokers some still {what}: {ids}"
+        raise CliError(f"{text}. They stay drained; run the command again to go on waiting", EXIT_TIMEOUT)
 
 
 async def _without_mode(client: AdminClient, broker_ids: tuple[int, ...], why: str) -> dict[int, str]:
@@ -215,8 +220,11 @@ async def _cluster(client: AdminClient) -> ClusterState:
 def _plan_off(cluster: ClusterState, broker_ids: tuple[int, ...]) -> dict[Place, Replicas]:
     """Returns the moves that leave no replica on these brokers. Raises CliError if there are too few other brokers."""
     from quorum.cli.reassignment.cluster_state import planned
+    from quorum.cli.reassignment.plan_warnings import warn
 
-    return planned(cluster, off=frozenset(broker_ids), onto=frozenset())
+    plan = planned(cluster, off=frozenset(broker_ids), onto=frozenset())
+    warn(cluster, plan)
+    return plan
 
 
 async def _carry_out(

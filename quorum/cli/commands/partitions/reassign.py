@@ -70,10 +70,18 @@ def generate(options: Options, topics: tuple[str, ...], onto: tuple[int, ...]) -
     $ quorumctl partitions reassign generate --topic orders --onto 104 --onto 105
     """
     from quorum.cli.reassignment.cluster_state import load, planned
+    from quorum.cli.reassignment.plan_warnings import warn
 
     cluster = ask(options, lambda client: load(client, topics))
+    most = max(map(len, cluster.partitions.values()), default=0)
+    if most > len(set(onto)):
+        text = (
+            f"a partition has {most} replicas, and {most} replicas need {most} brokers; --onto names {len(set(onto))}"
+        )
+        raise CliError(f"{text}; nothing was changed: name more brokers")
     present = {each for ids in cluster.partitions.values() for each in ids}
     plan = planned(cluster, off=present.difference(onto), onto=frozenset(onto))
+    warn(cluster, plan)
     document = plan_document(plan, cluster.partitions)
     emit(options.output, document, rows="partitions", columns=MOVES, heading=[f"Partitions to change: {len(plan)}."])
 
@@ -94,7 +102,13 @@ def execute(options: Options, file: Path, dry_run: bool, keep: bool, wait: bool)
     \b
     $ quorumctl partitions reassign execute plan.json --wait
     """
-    run_plan(options, _read(file), dry_run=dry_run, keep=keep, wait=wait)
+    from quorum.cli.reassignment.cluster_state import load
+    from quorum.cli.reassignment.plan_warnings import warn
+
+    plan = _read(file)
+    names = list(dict.fromkeys(name for name, _ in plan))
+    warn(ask(options, lambda client: load(client, names, may_be_absent=True), waits=wait), plan)
+    run_plan(options, plan, dry_run=dry_run, keep=keep, wait=wait)
 
 
 def run_plan(
@@ -120,6 +134,9 @@ def run_plan(
     heading = f"{'Nothing was changed. This would follow. ' if dry_run else ''}{text}."
     document = {"dry_run": dry_run, **counts, "partitions": rows}
     emit(options.output, document, rows="partitions", columns=_OUTCOME, heading=[heading])
+    if outcome.is_late:
+        text = f"not finished in time: {outcome.text()}; what has begun goes on. Run the command again to go on waiting"
+        raise CliError(text, outcome.exit_code)
     if outcome.exit_code != EXIT_OK:
         raise SystemExit(outcome.exit_code)
 
