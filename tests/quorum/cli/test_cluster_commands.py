@@ -287,6 +287,7 @@ async def test_health_of_a_cluster_that_is_well(run: Run) -> None:
             "count": "int", "leaderless": "int", "under_replicated": "int", "first_leaderless": [],
             "first_under_replicated": [],
         },
+        "reassignments": {"count": "int", "waiting": "int", "waits_for": []},
         "error": None,
     }  # fmt: skip
     assert document["healthy"] is True

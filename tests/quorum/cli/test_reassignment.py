@@ -350,4 +350,8 @@ async def test_a_wait_that_ends_before_the_moves_says_what_goes_on(port: int, no
         "quorumctl: interrupted: the command no longer waits, and what has begun goes on. "
     )
     assert any(partition.adding_replicas for partition in node.cluster.partitions("t"))
+    node.cluster.contact(2, wants_fence=True)
+    health = (await run("health", "-o", "json")).document
+    assert health["reassignments"] == {"count": 2, "waiting": 2, "waits_for": [2]}
+    assert "partitions in reassignment: 2; 2 wait for a broker that is not online: 2" in health["notes"]
     assert (await run("partitions", "reassign", "cancel")).exit_code == 2

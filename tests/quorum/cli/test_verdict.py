@@ -27,6 +27,7 @@ def cluster(**other: Any) -> dict[str, Any]:
         "partitions": {
             "count": 9, "leaderless": 0, "under_replicated": 0, "first_leaderless": [], "first_under_replicated": [],
         },
+        "reassignments": {"count": 0, "waiting": 0, "waits_for": []},
         "error": None,
         **other,
     }  # fmt: skip
@@ -172,6 +173,23 @@ def test_brokers_without_a_data_plane_are_noted() -> None:
     assert notes(document) == [
         "2 of 3 brokers run without a data plane (broker.data.plane: none), so that in sync means active there: 101, 103"
     ]
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (None, []),
+        ({"count": 3, "waiting": 0, "waits_for": []}, ["partitions in reassignment: 3"]),
+        (
+            {"count": 3_000, "waiting": 2, "waits_for": [102, 105]},
+            ["partitions in reassignment: 3,000; 2 wait for a broker that is not online: 102, 105"],
+        ),
+    ],
+)
+def test_reassignments_are_noted(found: dict[str, Any] | None, said: list[str]) -> None:
+    """They are wanted, and no reason. None: a controller of an older release does not know the question."""
+    document = cluster(reassignments=found)
+    assert (reasons(document), notes(document)) == ([], said)
 
 
 def test_a_voter_whose_directory_is_gone_does_not_vote() -> None:

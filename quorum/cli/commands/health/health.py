@@ -24,6 +24,7 @@ from quorum.cli.commands.health import verdict
 from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
+from quorum.cli.reassignment.ongoing import not_in_sync
 from quorum.cli.replicas import SILENT, Heard, hear_all, is_leaders
 from quorum.wire.words import counted, endpoint_text, id_text, optional, problems_in, state_text
 
@@ -160,6 +161,7 @@ async def _look(client: AdminClient) -> dict[str, Any]:
             document["partitions"] = _partitions(await client.partition_health(NAMED))
         except AdminError as e:
             document["error"] = " ".join(e.message.split())
+        document["reassignments"] = await _reassignments(client, document["brokers"])
     reasons = verdict.reasons(document)
     said = {"healthy": not reasons, "reasons": reasons, "pending": verdict.pending(document)}
     return {**said, "notes": verdict.notes(document), **document}
@@ -183,6 +185,7 @@ def _of_quorum(heard: Heard) -> dict[str, Any]:
         ],
         "brokers": None,
         "partitions": None,
+        "reassignments": None,
         "error": None,
     }
 
@@ -230,6 +233,24 @@ def _partitions(found: admin_pb2.DescribePartitionHealthResponse) -> dict[str, A
         "first_leaderless": names(found.first_leaderless),
         "first_under_replicated": names(found.first_under_replicated),
     }
+
+
+async def _reassignments(client: AdminClient, brokers: list[dict[str, Any]] | None) -> dict[str, Any] | None:
+    """Counts what is in progress, and what waits for a broker that is not online; None: not known.
+
+    An error is no reason here: a controller of release 0.1.0 does not know this question, and is healthy.
+    """
+    from metaquorum import AdminError
+
+    if brokers is None:
+        return None
+    inactive = {each["broker_id"] for each in brokers if each["state"] != "online"}
+    try:
+        missing = [set(not_in_sync(each)) & inactive async for each in client.reassignments()]
+    except AdminError:
+        return None
+    waits_for = sorted(set().union(*missing))
+    return {"count": len(missing), "waiting": sum(map(bool, missing)), "waits_for": waits_for}
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

@@ -59,7 +59,17 @@ def notes(document: Document) -> list[str]:
     ]
     brokers = document["brokers"]
     lonely = ["no broker is registered, so no topic can be created yet"] if brokers == [] else []
-    return [*unasked, *lonely, *_without_data_plane(brokers or ()), *_with_a_mode(brokers or ())]
+    of_brokers = [*_without_data_plane(brokers or ()), *_with_a_mode(brokers or ())]
+    return [*unasked, *lonely, *of_brokers, *_moving(document["reassignments"])]
+
+
+def _moving(reassignments: Document | None) -> Iterable[str]:
+    if reassignments is None or not reassignments["count"]:
+        return
+    count, waiting = reassignments["count"], reassignments["waiting"]
+    ids = [str(each) for each in reassignments["waits_for"]]
+    held_up = f"; {waiting:,} wait for a broker that is not online: {_first(ids, len(ids))}" if waiting else ""
+    yield f"partitions in reassignment: {count:,}{held_up}"
 
 
 def _without_data_plane(brokers: Sequence[Document]) -> Iterable[str]:
