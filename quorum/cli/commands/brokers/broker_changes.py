@@ -4,8 +4,8 @@ Each command takes several brokers, one after the other, and each broker has a r
 the middle, for example because no controller leads any more, the output still has a row for each broker: done, or not tried.
 
     $ quorumctl brokers drain 101 --wait --reason "new disk"
-    ID   RESULT   LEADS  REPLICAS
-    101  drained      0        40
+    ID   RESULT   LEADS  LEADERLESS  REPLICAS
+    101  drained      0           0        40
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import click
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import MODE_REASON_CHARS_MAX
+from quorum.cli.commands.brokers import outages
 from quorum.cli.errors import EXIT_OK, EXIT_TIMEOUT, EXIT_USAGE, CliError, exit_code_of, of_admin_error
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
@@ -34,7 +35,12 @@ if TYPE_CHECKING:
 _RESULTS: Final = (Column("ID", "broker_id"), Column("RESULT", "result"))
 _MESSAGE: Final = Column("MESSAGE", "message")
 """The message column, shown only if a row has a message."""
-_DRAINS: Final = (*_RESULTS, Column("LEADS", "led_partitions"), Column("REPLICAS", "replicas"))
+_DRAINS: Final = (
+    *_RESULTS,
+    Column("LEADS", "led_partitions"),
+    Column("LEADERLESS", "leaderless_partitions"),
+    Column("REPLICAS", "replicas"),
+)
 _OF_ONE_BROKER: Final = frozenset(
     (ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.POLICY_VIOLATION, ErrorCode.INVALID_REQUEST)
 )
@@ -91,10 +97,12 @@ async def _for_each(
 
 def _show(options: Options, done: _Done, columns: tuple[Column, ...] = _RESULTS) -> None:
     """Prints the rows; the exit code is that of the first failure."""
+    from metaquorum import AdminError
+
     if any(row["message"] for row in done.rows):
         columns = (*columns, _MESSAGE)
     emit(options.output, {"brokers": done.rows}, rows="brokers", columns=columns)
-    if done.stopped_by is not None:
+    if done.stopped_by is not None and type(done.stopped_by) is not AdminError:  # a row has a refusal's text already
         raise of_admin_error(done.stopped_by)
     failed = [row["error"] for row in done.rows if row["error"] is not None]
     if failed:
@@ -105,16 +113,37 @@ def _show(options: Options, done: _Done, columns: tuple[Column, ...] = _RESULTS)
 @BROKER_IDS
 @_REASON
 @DRY_RUN
+@click.option("--yes", is_flag=True, help="Fence at once. Do not look for partitions that lose their leader.")
 @command
-def fence(options: Options, broker_ids: tuple[int, ...], reason: str, dry_run: bool) -> None:
+def fence(options: Options, broker_ids: tuple[int, ...], reason: str, dry_run: bool, yes: bool) -> None:
     """Keeps brokers out, until `brokers unfence`.
 
     A fenced broker leads nothing and is in no ISR. The fence survives a restart of the broker and a new active controller. A
-    partition that only this broker has in sync has no leader meanwhile.
+    partition that only these brokers have in sync has no leader meanwhile: --dry-run counts such partitions, and without --yes
+    the command asks if there are any. A fence ends the maintenance of `brokers drain`.
 
     \b
     $ quorumctl brokers fence 101 --reason "slow disk"
     """
+    fenced = frozenset(broker_ids)
+
+    async def look(client: AdminClient) -> tuple[list[int], outages.Outage]:
+        listed = [broker async for broker in client.brokers()]
+        drained = [each.broker_id for each in listed if each.broker_id in fenced and each.mode == "maintenance"]
+        is_wanted = dry_run or not yes
+        return drained, await outages.of_fence(client, listed, fenced) if is_wanted else outages.Outage()
+
+    drained, outage = ask(options, look)
+    if not dry_run:
+        outages.confirm_fence(outage)
+    elif outage.count:
+        click.echo(f"note: {outage.text('would have')}: no other replica in sync is online", err=True)
+    for broker_id in drained:
+        click.echo(
+            f"note: the fence {'would end' if dry_run else 'ends'} the maintenance of broker {broker_id}; "
+            f"after `quorumctl brokers unfence {broker_id}`, drain it again",
+            err=True,
+        )
 
     async def work(client: AdminClient) -> _Done:
         return await _for_each(
@@ -163,15 +192,19 @@ def drain(
     leads a partition while no other broker is in sync there: LEADS counts such partitions, and `partitions list --led-by` lists
     them. They move as soon as another replica is in sync.
 
-    With --wait the command waits until the brokers lead nothing: exit code 5 if they still do at the end. With --replicas it
-    also begins to move the replicas, and --wait waits for that, too. Another run goes on.
+    With --wait the command waits until the brokers lead nothing, and until no partition without a leader waits for them
+    (LEADERLESS): exit code 5 if there are such partitions at the end. A broker that has died meanwhile may leave some. With
+    --replicas it also begins to move the replicas, and --wait waits for that, too. Another run goes on.
 
     \b
     $ quorumctl brokers drain 101 --reason "new disk" --wait --timeout 600
     """
     wait_s = options.wait_s if wait and not dry_run else None
 
-    async def work(client: AdminClient) -> tuple[_Done, Outcome | None]:
+    async def work(client: AdminClient) -> tuple[_Done, Outcome | None, outages.Outage]:
+        if not outages.others_in_work([each async for each in client.brokers()], frozenset(broker_ids)):
+            text = "no other broker is online and in work: the leaders stay where they are, and new topics are refused"
+            click.echo(f"note: {text}", err=True)
         cluster = await _cluster(client) if replicas else None
         plan = _plan_off(cluster, broker_ids) if cluster is not None else {}
         earlier = cluster.moves_of(frozenset(broker_ids)) if cluster is not None else set()
@@ -180,20 +213,24 @@ def drain(
         )
         rows = [row for row in done.rows if row["error"] is None and row["result"] != NOT_TRIED]
         for row in done.rows:
-            row |= {"led_partitions": None, "replicas": None}
+            row |= {"led_partitions": None, "leaderless_partitions": None, "replicas": None}
         if not rows or done.stopped_by is not None:
-            return done, None
+            return done, None, outages.Outage()
         outcome = None
         if plan or earlier:
             outcome = await _carry_out(client, plan, earlier, wait_s=wait_s, dry_run=dry_run)
-        await _count(client, rows, wait_s or 0.0)
-        return done, outcome
+        return done, outcome, await _count(client, rows, wait_s or 0.0)
 
-    done, outcome = ask(options, work, waits=wait)
+    done, outcome, outage = ask(options, work, waits=wait)
     _show(options, done, _DRAINS)
     if outcome is not None and outcome.exit_code != EXIT_OK:
         late = "not finished in time: " if outcome.is_late else ""
         raise CliError(f"replicas: {late}{outcome.text()}; run the command again to go on", outcome.exit_code)
+    if outage.count:
+        text = f"{outage.text('have')}: a drained broker is in sync there, and cannot lead; start the broker"
+        if wait_s is not None:
+            raise CliError(text, EXIT_TIMEOUT)
+        click.echo(f"note: {text}", err=True)
     left = [row for row in done.rows if row["led_partitions"] or (replicas and row["replicas"])]
     if wait_s is not None and left:
         ids = ", ".join(str(row["broker_id"]) for row in left)
@@ -241,8 +278,11 @@ async def _carry_out(
     return await carry_out(client, plan, earlier=earlier, wait_s=wait_s, dry_run=dry_run)
 
 
-async def _count(client: AdminClient, rows: list[dict[str, Any]], wait_s: float) -> None:
-    """Fills in what each broker leads and holds, once the brokers lead nothing, or the time is over."""
+async def _count(client: AdminClient, rows: list[dict[str, Any]], wait_s: float) -> outages.Outage:
+    """Fills in what each broker leads and holds, once nothing waits for the brokers, or the time is over.
+
+    Returns the partitions that have no leader and wait for one of the brokers.
+    """
     loop = asyncio.get_running_loop()
     until_s, told = loop.time() + wait_s, None
     while True:
@@ -251,13 +291,18 @@ async def _count(client: AdminClient, rows: list[dict[str, Any]], wait_s: float)
             broker = found.get(row["broker_id"])
             row["led_partitions"] = 0 if broker is None else broker.led_partitions
             row["replicas"] = 0 if broker is None else broker.replicas
-        left = sum(row["led_partitions"] for row in rows)
-        if not left or loop.time() >= until_s:
-            return
-        if left != told:
-            what = "1 partition has" if left == 1 else f"{left:,} partitions have"
-            click.echo(f"waiting: {what} no other replica in sync that could lead", err=True)
-            told = left
+        left, is_over, outage = sum(row["led_partitions"] for row in rows), loop.time() >= until_s, outages.Outage()
+        if not left or is_over:
+            for row in rows:
+                waits = await outages.of_drained(client, row["broker_id"])
+                row["leaderless_partitions"], outage = waits.count, outage.with_all(waits)
+        if is_over or not (left or outage.count):
+            return outage
+        what = "1 partition has" if left == 1 else f"{left:,} partitions have"
+        text = f"{what} no other replica in sync that could lead" if left else outage.text("have")
+        if text != told:
+            click.echo(f"waiting: {text}", err=True)
+            told = text
         await asyncio.sleep(POLL_S)
 
 

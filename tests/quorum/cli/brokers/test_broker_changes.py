@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from metadata_log.format.errors import ErrorCode
-from quorum.controller.protocol.commands import Command, FenceBroker, UnregisterBroker
+from metadata_log.format.ids import NO_LEADER
+from metadata_log.format.records import METADATA_VERSION, FeatureLevel
+from quorum.controller.protocol.commands import Command, FenceBroker, FenceExpiredBrokers, UnregisterBroker
 from quorum.runtime.protocol.requests import Refused
 from quorum.wire.server import serve
 from tests.quorum.cli.test_cluster_commands import Run, quorumctl
@@ -40,14 +42,15 @@ async def test_a_broker_is_drained_shown_and_given_back(run: Run, node: FakeNode
     """A dry run changes nothing; the table has the mode, and the description has reason and time."""
     node.cluster.assign("orders", (0, 1), (1, 0))
     dry = await run("brokers", "drain", 0, "--dry-run", "--wait")
-    assert (dry.exit_code, dry.stdout.splitlines()[1]) == (0, "0\twould be drained\t1\t2")
+    assert (dry.exit_code, dry.stdout.splitlines()[1]) == (0, "0\twould be drained\t1\t0\t2")
     assert node.cluster.leaders("orders") == [0, 1]
 
     drained = await run("brokers", "drain", 0, "--reason", "new disk", "--wait", "-o", "json")
     assert drained.exit_code == 0
     (row,) = drained.document["brokers"]
     assert row == {
-        "broker_id": 0, "result": "drained", "error": None, "message": None, "led_partitions": 0, "replicas": 2,
+        "broker_id": 0, "result": "drained", "error": None, "message": None, "led_partitions": 0,
+        "leaderless_partitions": 0, "replicas": 2,
     }  # fmt: skip
     assert node.cluster.leaders("orders") == [1, 1]
     header, row = (await run("brokers", "list")).stdout.splitlines()[:2]
@@ -72,11 +75,74 @@ async def test_a_drain_that_cannot_end_says_so(run: Run, node: FakeNode) -> None
     node.cluster.assign("orders", (0,))
     waited = await run("brokers", "drain", 0, "--wait", "--timeout", 0.1)
     assert waited.exit_code == 5
-    assert waited.stdout.splitlines()[1] == "0\tdrained\t1\t1"
+    assert waited.stdout.splitlines()[1] == "0\tdrained\t1\t0\t1"
     waiting, over = waited.stderr.splitlines()
     assert waiting == "waiting: 1 partition has no other replica in sync that could lead"
     assert over.startswith("quorumctl: not finished in time: of these brokers some still lead partitions: 0. ")
     assert (await run("brokers", "drain", 0)).exit_code == 0
+
+
+async def test_a_dead_broker_is_not_drained_while_partitions_wait_for_it(run: Run, node: FakeNode) -> None:
+    """Broker 0 has died: it leads nothing, and logs-0, where only broker 0 is in sync, has no leader."""
+    node.cluster.assign("logs", (0,))
+    node.cluster.assign("orders", (0, 1))
+    node.cluster.now_ms += 20_000
+    for broker_id in (1, 2):
+        node.cluster.contact(broker_id)
+    node.cluster.run(FenceExpiredBrokers())
+    assert (node.cluster.leaders("logs"), node.cluster.leaders("orders")) == ([NO_LEADER], [1])
+    waited = await run("brokers", "drain", 0, "--wait", "--timeout", 0.1, "-o", "json")
+    (row,) = waited.document["brokers"]
+    assert (waited.exit_code, row["led_partitions"], row["leaderless_partitions"]) == (5, 0, 1)
+    assert waited.stderr.endswith(
+        "quorumctl: 1 partition has no leader (logs-0): a drained broker is in sync there, and cannot lead; "
+        "start the broker\n"
+    )
+    at_once = await run("brokers", "drain", 0)
+    assert at_once.exit_code == 0 and "note: 1 partition has no leader (logs-0)" in at_once.stderr
+
+
+async def test_a_drain_of_all_brokers_says_that_the_leaders_stay(run: Run, node: FakeNode) -> None:
+    """A drain of one broker says nothing of the kind."""
+    node.cluster.assign("orders", (0, 1, 2))
+    assert (await run("brokers", "drain", 0, "--dry-run")).stderr == ""
+    drained = await run("brokers", "drain", 0, 1, 2)
+    assert drained.exit_code == 0
+    assert drained.stderr.startswith("note: no other broker is online and in work: the leaders stay where they are")
+
+
+async def test_a_fence_names_the_partitions_that_would_have_no_leader(run: Run, node: FakeNode) -> None:
+    """The dry run counts them. The fence itself asks, and is refused where nobody can be asked; `--yes` fences at once."""
+    node.cluster.assign("logs", (0,))
+    node.cluster.assign("orders", (0, 1), (1, 0), (2, 0))
+    lost = "1 partition would have no leader (logs-0): no other replica in sync is online"
+    dry = await run("brokers", "fence", 0, "--dry-run")
+    assert (dry.exit_code, dry.stderr) == (0, f"note: {lost}\n")
+    both = await run("brokers", "fence", 0, 1, "--dry-run")
+    assert both.stderr.startswith("note: 3 partitions would have no leader (logs-0, orders-0, orders-1):")
+    refused = await run("brokers", "fence", 0)
+    assert (refused.exit_code, fenced_brokers(node)) == (2, [])
+    assert refused.stderr == f"quorumctl: {lost}; nobody can be asked here; nothing was done: add --yes\n"
+    assert (await run("brokers", "fence", 0, "--yes")).exit_code == 0
+    assert (node.cluster.leaders("logs"), node.cluster.leaders("orders")) == ([NO_LEADER], [1, 1, 2])
+
+
+async def test_a_fence_says_that_it_ends_a_maintenance(run: Run, node: FakeNode) -> None:
+    """A broker has one mode: after the unfence the broker may lead again, so the operator is told before."""
+    assert (await run("brokers", "drain", 0)).exit_code == 0
+    fenced = await run("brokers", "fence", 0)
+    assert fenced.exit_code == 0
+    assert fenced.stderr == (
+        "note: the fence ends the maintenance of broker 0; after `quorumctl brokers unfence 0`, drain it again\n"
+    )
+
+
+async def test_a_refusal_is_printed_once(run: Run, node: FakeNode) -> None:
+    """The row has the text of a refusal: stderr has it not again."""
+    node.cluster.append(FeatureLevel(METADATA_VERSION, 1))
+    drained = await run("brokers", "drain", 0)
+    assert (drained.exit_code, drained.stderr) == (1, "")
+    assert "a mode of a broker needs metadata.version 2" in drained.stdout
 
 
 async def test_a_broker_is_kept_out_until_it_is_let_in(run: Run, node: FakeNode) -> None:
@@ -122,7 +188,7 @@ async def test_a_drain_may_take_the_replicas_away_too(run: Run, node: FakeNode) 
     assert (await run("partitions", "reassign", "cancel", "--all")).exit_code == 0
     keep_in_sync(node)
     drained = await run("brokers", "drain", 0, "--replicas", "--wait")
-    assert (drained.exit_code, drained.stdout.splitlines()[1]) == (0, "0\tdrained\t0\t0"), drained
+    assert (drained.exit_code, drained.stdout.splitlines()[1]) == (0, "0\tdrained\t0\t0\t0"), drained
     assert all(0 not in partition.replicas for partition in node.cluster.partitions("t"))
 
 
