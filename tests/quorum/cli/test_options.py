@@ -141,3 +141,18 @@ def test_a_mistyped_command_is_refused_with_the_right_one(words: list[str], said
     refused = CliRunner().invoke(cli, words)
     assert refused.exit_code == 2
     assert said in refused.stderr
+
+
+def test_ctrl_c_has_an_exit_code_of_its_own() -> None:
+    """1 would say that the change was refused; nobody knows that."""
+
+    @click.command()
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    group = LazyGroup("quorumctl", commands={"wait": interrupted}, lazily={})
+    ran = CliRunner().invoke(group, ["wait"])
+    assert ran.exit_code == 130
+    assert ran.stderr.startswith(
+        "quorumctl: interrupted. If the command changes something, the change may have been made"
+    )
