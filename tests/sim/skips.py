@@ -113,9 +113,12 @@ class Skips:
         return right == digest
 
     def may_go_back(self, before: Offset, to: Offset) -> bool:
-        """True if an image may be made anew: it was behind a batch and in front of its skip, and begins before the batch."""
+        """True if an image may be made anew: it was behind a batch and in front of its skip.
+
+        The new image begins before the batch, and the same event may apply a part of the log to it, up to `to`.
+        """
         is_anew = any(
-            each.skipped_at is not None and to <= each.batch.base_offset < before <= each.skipped_at
+            each.skipped_at is not None and each.batch.base_offset < before <= each.skipped_at and to < before
             for each in self._poisons
         )
         self.images_anew += is_anew
