@@ -27,6 +27,7 @@ from broker_agent.metadata_pages import CURSOR_NAME_CHARS_MAX, Page, Turns, curs
 from broker_agent.session.lifecycle import BrokerState
 from broker_agent.topic_order import TopicOrder
 from metadata_log.format.ids import NodeId, Offset, Uuid
+from metadata_log.format.records import FENCED_MODE
 from service_kit.rpc.refusals import Refusal
 
 MAX_WAIT_MS = 60_000
@@ -161,14 +162,23 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
             applied_offset=image.offset,
             high_watermark=broker.high_watermark,
             digest=image.digest_bytes,
-            reason=broker.reason,
+            reason=_reason(broker),
         )
+
+
+def _reason(broker: ServingBroker) -> str:
+    """The reason for the broker's state. A broker that an operator has fenced names the command that ends the fence."""
+    mode = broker.cache.current.image.broker_modes.get(broker.broker_id)
+    if broker.state is BrokerState.FENCED and mode is not None and mode.mode == FENCED_MODE:
+        why = f" ({mode.reason})" if mode.reason else ""
+        return f"an operator keeps it out{why}; `quorumctl brokers unfence {broker.broker_id}` ends that"
+    return broker.reason
 
 
 def describe(broker: ServingBroker) -> str:
     """The broker's state and its reason, in a few words."""
     lapsed = ", its lease has lapsed" if broker.lease_lapsed else ""
-    return f"is {broker.state.name.lower()}{lapsed}: {broker.reason}"
+    return f"is {broker.state.name.lower()}{lapsed}: {_reason(broker)}"
 
 
 def _cursor(request: client_pb2.MetadataRequest) -> client_pb2.MetadataCursor | None:

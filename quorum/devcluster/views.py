@@ -93,7 +93,8 @@ async def _broker(node: DevNode, pid: int, dial: Dialer) -> NodeView:
     state = state_text(status.state)
     problem = None
     if not is_serving(status):
-        problem = "its lease has lapsed: it hears no controller" if status.lease_lapsed else f"it is {state}"
+        why = f": {status.reason}" if status.reason else ""
+        problem = "its lease has lapsed: it hears no controller" if status.lease_lapsed else f"it is {state}{why}"
     return NodeView(node, pid, state, status.applied_offset, problem)
 
 

@@ -12,7 +12,15 @@ from broker_agent.session.lifecycle import BrokerState
 from broker_agent.topic_order import TopicOrder
 from broker_agent.wire import NAMES_MAX, ClusterMetadata
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import MetadataRecord, RemoveTopic, Topic
+from metadata_log.format.records import (
+    FENCED_MODE,
+    METADATA_VERSION,
+    BrokerMode,
+    FeatureLevel,
+    MetadataRecord,
+    RemoveTopic,
+    Topic,
+)
 from service_kit.rpc.grpc_options import MESSAGE_BYTES_MAX
 from tests.broker_agent.test_cache import Cluster, broker, partition, topic_id
 from tests.quorum.wire.calling import Context
@@ -305,3 +313,21 @@ def test_names_are_sorted_a_shard_at_a_time_and_only_where_topics_came_or_went()
     assert taken("") == (1, ["new", *plain])
     cluster.write(RemoveTopic("new", b"n" * 16))
     assert taken("t") == (1, plain)
+
+
+# --- the status ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_names_the_fence_of_an_operator() -> None:
+    """The broker is well, so its own reason tells nothing: the status has the command that ends the fence."""
+    cluster = cluster_of()
+    cluster.write(FeatureLevel(METADATA_VERSION, 2), BrokerMode(1, FENCED_MODE, "slow disk"))
+    kept_out = Broker(cluster)
+    for state, reason in (
+        (BrokerState.ONLINE, "it was told so"),
+        (BrokerState.FENCED, "an operator keeps it out (slow disk); `quorumctl brokers unfence 1` ends that"),
+    ):
+        kept_out.state = state
+        request = client_pb2.BrokerStatusRequest()
+        status = await ClusterMetadata(kept_out, LISTENER).BrokerStatus(request, Context(request))
+        assert status.reason == reason

@@ -29,7 +29,7 @@ class ElectionType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ElectionResult:
-    """The result for one partition. `leader_id` is the new leader, if `error` is NONE."""
+    """The result for one partition. `leader_id` is the broker that leads now: the new leader, if `error` is NONE."""
 
     topic: str
     partition: int

@@ -5,7 +5,7 @@ import pytest
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, NodeId
 from metadata_log.format.records import RECOVERED, RECOVERING, PartitionChange
-from quorum.controller.protocol.commands import AlterPartition, Command, IsrMember, PartitionAlteration
+from quorum.controller.protocol.commands import AlterPartition, Command, FenceBroker, IsrMember, PartitionAlteration
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.election_commands import (
@@ -258,3 +258,21 @@ def test_an_unclean_election_needs_an_active_replica(leaderless: Cluster) -> Non
     leaderless.contact(2, wants_fence=True)
     result, _ = unclean(leaderless)
     assert result.message == "of the brokers that may lead, 0, 1, 2, none is active; start one"
+
+
+def test_an_unclean_election_names_the_fence_of_an_operator(leaderless: Cluster) -> None:
+    """Brokers that run, and that an operator keeps out, need no start: the operator ends the fence."""
+    leaderless.run(FenceBroker(1, "slow disk"))
+    result, _ = unclean(leaderless, 1)
+    unfence = "`quorumctl brokers unfence 1` lets broker 1, which an operator has fenced, in"
+    assert result.message == f"of the brokers that may lead, 1, none is active; {unfence}"
+    leaderless.contact(2, wants_fence=True)
+    result, _ = unclean(leaderless)
+    assert result.message.endswith(f"none is active; start one, or {unfence}")
+
+
+def test_a_refused_election_names_the_leader_that_stays(cluster: Cluster) -> None:
+    """The partition has a leader, although the election was refused."""
+    (refused, missing) = elect(cluster, ("t", 0), ("t", 77))
+    assert (refused.error, refused.leader_id) == (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, 1)
+    assert (missing.error, missing.leader_id) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_LEADER)

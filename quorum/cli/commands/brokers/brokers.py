@@ -142,12 +142,11 @@ def _description(broker: admin_pb2.BrokerListing, configs: dict[str, str]) -> di
 
 def _lines(of: dict[str, Any]) -> Iterator[str]:
     """One broker, for people."""
-    reason, left_ms, heard_ms = of["state_reason"], of["session_left_ms"], of["last_contact_age_ms"]
-    why = UNKNOWN if reason is None else f"{reason}: {_meaning(reason)}"
+    left_ms, heard_ms = of["session_left_ms"], of["last_contact_age_ms"]
     facts = (
         ("state", of["state"]),
         ("since", of["state_since"] or UNKNOWN),
-        ("why", why),
+        ("why", _why_text(of)),
         ("mode", _mode_text(of)),
         ("last heard", UNKNOWN if heard_ms is None else f"{heard_ms:,} ms ago"),
         ("session", UNKNOWN if left_ms is None else f"ends in {left_ms:,} ms, if the broker is not heard before"),
@@ -164,6 +163,15 @@ def _lines(of: dict[str, Any]) -> Iterator[str]:
     )
     yield f"broker {of['broker_id']}"
     yield from (f"  {name:<12} {value}" for name, value in facts)
+
+
+def _why_text(of: dict[str, Any]) -> str:
+    """Says why a broker is in its state. A broker that restarts under an operator's fence has the reason `registered` in its
+    record, and would be online but for the fence."""
+    if of["state"] == "fenced" and of["mode"] == "fenced":
+        return f"operator: an operator keeps the broker out; `quorumctl brokers unfence {of['broker_id']}` ends that"
+    reason = of["state_reason"]
+    return UNKNOWN if reason is None else f"{reason}: {_meaning(reason)}"
 
 
 def _mode_text(of: dict[str, Any]) -> str:

@@ -133,7 +133,7 @@ class _Looking:
         if self._shows and document is not None:
             _show(self._options, document)
         elif reasons:
-            more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+            more = f" (and {counted(len(reasons) - 1, 'more reason')})" if len(reasons) > 1 else ""
             click.echo(f"waiting: {reasons[0]}{more}", err=True)
 
 

@@ -60,7 +60,7 @@ def elect_leaders(image: MetadataImage, command: ElectLeaders, view: BrokerView,
         try:
             change = _elect(image, topic, place, view, command, config)
         except Rejected as e:
-            results.append(ElectionResult(*place, e.code, e.message))
+            results.append(ElectionResult(*place, e.code, e.message, _leader_of(topic, place)))
         else:
             assert change.leader is not None
             changes.append(change)
@@ -68,6 +68,12 @@ def elect_leaders(image: MetadataImage, command: ElectLeaders, view: BrokerView,
     done = (*command.done, *results)
     then = ElectLeaders(later, command.election_type, command.leader_id, done) if later else None
     return Decision(tuple(changes), ElectLeadersReply(results=done), then, _story(results, changes))
+
+
+def _leader_of(topic: TopicImage | None, place: TopicPartition) -> NodeId:
+    """The leader that a partition keeps; NO_LEADER, if it has none or does not exist."""
+    state: PartitionState | None = None if topic is None else topic.state(place.partition)
+    return NO_LEADER if state is None else state[LEADER]
 
 
 def _story(results: list[ElectionResult], changes: list[PartitionChange]) -> tuple[LeadersElected, ...]:
@@ -184,7 +190,12 @@ def _uncleanly_elected(state: PartitionState, view: BrokerView, wanted: NodeId) 
         for each in candidates:
             if each in usable:
                 return each
-    named = ", ".join(map(str, candidates))
-    raise Rejected(
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"of the brokers that may lead, {named}, none is active; start one"
-    )
+    named, kept_out = ", ".join(map(str, candidates)), [each for each in candidates if each in view.kept_out]
+    advice = "start one"
+    if kept_out:
+        unfence = (
+            f"`quorumctl brokers unfence {kept_out[0]}` lets broker {kept_out[0]}, which an operator has fenced, in"
+        )
+        advice = unfence if len(kept_out) == len(candidates) else f"start one, or {unfence}"
+    text = f"of the brokers that may lead, {named}, none is active; {advice}"
+    raise Rejected(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)

@@ -154,6 +154,10 @@ async def test_a_broker_is_kept_out_until_it_is_let_in(run: Run, node: FakeNode)
     assert ran.document["brokers"][0]["message"] == "broker 77 is not registered"
     node.cluster.contact(0)
     assert fenced_brokers(node) == [0]
+    shown = (await run("brokers", "describe", 0)).stdout
+    assert (
+        "  why          operator: an operator keeps the broker out; `quorumctl brokers unfence 0` ends that\n" in shown
+    )
     assert (await run("brokers", "unfence", 0)).stdout.splitlines()[1] == "0\tunfenced"
     node.cluster.contact(0)
     assert fenced_brokers(node) == []
