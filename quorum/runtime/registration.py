@@ -120,8 +120,13 @@ class Registration:
         self._world.reply(reply_to, RegisterControllerResponse(error, self._core.epoch, self._core.leader_id))
 
     def judge(self, newcomer: ReplicaKey) -> Unfit | None:
-        """Says why another controller cannot become a voter, by the features that it has registered."""
-        image: MetadataImage = self._state.proposed if self._active.on else self._state.committed
+        """Says why another controller cannot become a voter, by the features that it has registered.
+
+        A leader that is not active yet may have an image of a lower level: for example, a restarted leader loads its snapshot.
+        """
+        if not self._active.on:
+            return Unfit("this leader to apply its log", may_pass=True)
+        image: MetadataImage = self._state.proposed
         lacked = lacks(image, newcomer)
         if not lacked:
             return None

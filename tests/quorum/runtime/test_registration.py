@@ -16,10 +16,11 @@ from quorum.core.protocol.messages import (
     RegisterControllerRequest,
     RegisterControllerResponse,
 )
+from quorum.runtime.protocol.jobs import LoadSnapshotJob
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.peer_answers import answered, unanswered
 from quorum.runtime.protocol.requests import Refused
-from quorum.runtime.protocol.world import RaftRequest, ReplyTo, Submission
+from quorum.runtime.protocol.world import RaftRequest, ReplyTo, SnapshotWanted, Submission
 from tests.metadata_log.image.histories import LogWriter
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.world.disk import MemoryDirectory
@@ -168,12 +169,45 @@ def test_at_level_1_a_new_voter_needs_no_registration() -> None:
     assert lone.node.core.voters.contains(key(2))
 
 
+def test_a_leader_that_loads_its_image_adds_no_voter() -> None:
+    """A restarted leader with an empty image takes the level for 1, although its snapshot says 2. So the leader waits."""
+    before = alone()
+    before.turn(SnapshotWanted("test", before.new_reply_to(), before.now_ms + 1_000))
+    before.run_until_idle()
+    lone = LoneNode(before.disk, before.config)
+    flush_only(lone)
+    assert lone.node.core.is_leading and not lone.node.active.on
+    asked = begin_to_add_2(lone)
+    flush_only(lone)
+    assert any(isinstance(job, LoadSnapshotJob) for job in lone.jobs)
+    assert not lone.node.core.voters.contains(key(2))
+    lone.run_until_idle()
+    assert lone.node.active.on
+    assert not lone.node.core.voters.contains(key(2)), "it has not registered"
+    lone.now_ms += 1_000
+    lone.turn()
+    answer = lone.answers[asked]
+    assert isinstance(answer, QuorumChangeResponse)
+    assert answer.error is ErrorCode.REQUEST_TIMED_OUT
+
+
+def flush_only(lone: LoneNode) -> None:
+    """Every flush, and what follows from it; other jobs wait."""
+    while lone.flushes():
+        lone.finish(lone.flushes()[0])
+
+
 def ask_to_add_2(lone: LoneNode) -> ReplyTo:
     """Controller 2 fetches at the leader's end, and an operator asks to add it."""
+    asked = begin_to_add_2(lone)
+    lone.run_until_idle()
+    return asked
+
+
+def begin_to_add_2(lone: LoneNode) -> ReplyTo:
     shape, epoch = lone.node.log.shape, lone.node.core.epoch
     fetch = FetchRequest(key(2), epoch, 1, shape.end, epoch, shape.chain, 0, 0, 1)
     lone.turn(RaftRequest(fetch, lone.new_reply_to()))
     asked = lone.new_reply_to()
     lone.turn(RaftRequest(AddVoterRequest(Voter(*key(2), (HERE,)), True, 1_000), asked))
-    lone.run_until_idle()
     return asked
