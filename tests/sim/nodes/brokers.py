@@ -140,9 +140,10 @@ class SimBroker:
         failed_reads = self.disk.failed_reads
         try:
             recovered = self.store.recover()
-        except BaseException:
-            # If the power goes while the store is dropped, the next start drops the rest.
-            self.is_damaged = self.is_damaged or self.disk.failed_reads > failed_reads
+        except BaseException as e:
+            # If the power goes while the store is dropped, the next start drops the rest. The context is why it is dropped.
+            self.is_damaged |= self.disk.failed_reads > failed_reads
+            self.is_damaged |= self.cluster.laws.history.skips.stops(str(e.__context__))
             raise
         if recovered.dropped is not None:
             may_drop = self.is_damaged or self.disk.failed_reads > failed_reads
