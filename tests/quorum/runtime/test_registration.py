@@ -182,7 +182,7 @@ def test_a_leader_that_loads_its_image_adds_no_voter() -> None:
     assert any(isinstance(job, LoadSnapshotJob) for job in lone.jobs)
     assert not lone.node.core.voters.contains(key(2))
     lone.run_until_idle()
-    assert lone.node.active.on
+    assert lone.node.state.committed.metadata_version == 2
     assert not lone.node.core.voters.contains(key(2)), "it has not registered"
     lone.now_ms += 1_000
     lone.turn()
