@@ -372,6 +372,7 @@ async def test_health_waits_until_all_is_well_or_time_is_up(run: Run, node: Fake
 
     left[0] = 1_000
     ran = await run("health", "--exit-when-healthy", "--timeout", 0.5)
+    assert re.search(r"too early \(and \d more reasons?\)\n", ran.stderr), ran
     assert ran.exit_code == 10 and ran.stdout.startswith("Healthy: no\n")
     nobody = await quorumctl("-C", "127.0.0.1:1", "health", "--exit-when-healthy", "--timeout", 0.3)
     assert nobody.exit_code == 5, nobody

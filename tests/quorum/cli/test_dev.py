@@ -8,9 +8,12 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 from click.testing import CliRunner, Result
+from quorum_rpc.v1 import broker_pb2, client_pb2, client_pb2_grpc
 
 from metaquorum import AdminClient, AdminError
 from quorum.cli.main import cli
@@ -18,8 +21,9 @@ from quorum.devcluster import layout as layouts
 from quorum.devcluster.cluster import Conflict, DevCluster, DevClusterError, NotThere
 from quorum.devcluster.layout import DevNode
 from quorum.devcluster.process import log_tail, spawn
-from quorum.devcluster.views import _controller
+from quorum.devcluster.views import _broker, _controller
 from quorum.wire.server import serve
+from service_kit.rpc.dial import Dialer
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 
 
@@ -396,3 +400,20 @@ async def test_a_controller_that_has_lost_its_vote_is_not_well(tmp_path: Path) -
         assert (problem is None) == is_well
     assert problem is not None and "it does not vote: its directory bm5ubm5ubm5ubm5ubm5ubg" in problem
     assert "remove-voter --node-id 1" in problem and "add-voter --config" in problem
+
+
+async def test_a_broker_that_serves_nobody_says_why(tmp_path: Path) -> None:
+    """The broker's own reason, for example that an operator keeps it out."""
+
+    class Fenced(client_pb2_grpc.ClusterMetadataServiceServicer):
+        async def BrokerStatus(self, request: Any, context: Any) -> client_pb2.BrokerStatusResponse:  # noqa: N802
+            return client_pb2.BrokerStatusResponse(state=broker_pb2.FENCED, reason="an operator keeps it out")
+
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    client_pb2_grpc.add_ClusterMetadataServiceServicer_to_server(Fenced(), server)  # type: ignore[no-untyped-call]
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with Dialer() as dial:
+        seen = await _broker(DevNode("broker-101", "broker", 101, port, None, "", tmp_path), 1, dial)
+    await server.stop(None)
+    assert (seen.state, seen.problem) == ("fenced", "it is fenced: an operator keeps it out")

@@ -7,6 +7,8 @@ import pytest
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER
 from metadata_log.format.records import METADATA_VERSION, FeatureLevel
+from quorum.cli.commands.brokers.outages import Outage, confirm_fence
+from quorum.cli.errors import CliError
 from quorum.controller.protocol.commands import Command, FenceBroker, FenceExpiredBrokers, UnregisterBroker
 from quorum.runtime.protocol.requests import Refused
 from quorum.wire.server import serve
@@ -125,6 +127,27 @@ async def test_a_fence_names_the_partitions_that_would_have_no_leader(run: Run, 
     assert refused.stderr == f"quorumctl: {lost}; nobody can be asked here; nothing was done: add --yes\n"
     assert (await run("brokers", "fence", 0, "--yes")).exit_code == 0
     assert (node.cluster.leaders("logs"), node.cluster.leaders("orders")) == ([NO_LEADER], [1, 1, 2])
+
+
+def test_an_operator_at_a_terminal_is_asked_before_a_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fence that takes no leader away needs no answer; the answer `no` ends the command."""
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    asked: list[str] = []
+    answers = iter((True, False))
+
+    def confirm(text: str, *, err: bool) -> bool:
+        asked.append(text)
+        return next(answers)
+
+    monkeypatch.setattr("click.confirm", confirm)
+    confirm_fence(Outage())
+    assert not asked
+    outage = Outage(7, ("a-0", "a-1", "a-2", "a-3", "a-4"))
+    confirm_fence(outage)
+    with pytest.raises(CliError, match="nothing was done"):
+        confirm_fence(outage)
+    text = "7 partitions would have no leader (a-0, a-1, a-2, a-3, a-4 and 2 more): no other replica in sync is online"
+    assert asked == [f"{text}. Fence all the same?"] * 2
 
 
 async def test_a_fence_says_that_it_ends_a_maintenance(run: Run, node: FakeNode) -> None:
