@@ -33,7 +33,8 @@ def pack_numbers(numbers: Sequence[int]) -> bytes:
     low, high = min(numbers, default=0), max(numbers, default=0)
     if low == high == 0:
         return b""
-    size = next(size for size in _TYPE_CODES if -1 << 8 * size - 1 <= low and high < 1 << 8 * size - 1)
+    size = next((size for size in _TYPE_CODES if -1 << 8 * size - 1 <= low and high < 1 << 8 * size - 1), 0)
+    assert size, f"numbers from {low} to {high}: 63 bits and a sign are possible"
     packed = array(_TYPE_CODES[size], (low,) if low == high else numbers)
     if sys.byteorder == "little":
         packed.byteswap()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final, TypeAlias, TypeVar, cast
 
-from metadata_log.format.ids import NO_LEADER, ZERO_UUID, NodeId, Uuid
+from metadata_log.format.ids import EPOCH_MAX, NO_LEADER, NODE_ID_MAX, ZERO_UUID, NodeId, Uuid
 from metadata_log.format.records import RECOVERED, RECOVERING, Partition, PartitionChange
 
 NodeIds: TypeAlias = tuple[NodeId, ...]
@@ -83,9 +83,11 @@ def shared_states(states: Sequence[PartitionState]) -> list[PartitionState]:
 
 
 def are_sound_replicas(lists: Sequence[NodeIds]) -> bool:
-    """Return True if each list can be the replicas of a partition: no list is empty, and no id is negative or there twice."""
+    """Return True if each list can be the replicas of a partition: not empty, each id once, from 0 to NODE_ID_MAX."""
     sizes = [*map(len, lists)]
-    return all(sizes) and [*map(len, map(set, lists))] == sizes and min(chain.from_iterable(lists)) >= 0
+    if not all(sizes) or [*map(len, map(set, lists))] != sizes:
+        return False
+    return min(chain.from_iterable(lists)) >= 0 and max(chain.from_iterable(lists)) <= NODE_ID_MAX
 
 
 def _with_room(pool: dict[T, U]) -> dict[T, U]:
@@ -211,10 +213,10 @@ def without_elr(state: PartitionState) -> PartitionState:
 
 def misfit(state: PartitionState) -> str | None:
     """Return the reason why a partition cannot be in this state; None if it can."""
-    replicas, isr, removing, adding, leader, recovery, leader_epoch, partition_epoch, directories, elr, _ = state
+    replicas, isr, removing, adding, leader, recovery, leader_epoch, partition_epoch, directories, elr, last_elr = state
     members = set(replicas)
-    if not replicas or len(members) != len(replicas) or min(replicas) < 0:
-        return f"replicas {replicas}: at least one, each once, none negative"
+    if not replicas or len(members) != len(replicas) or min(replicas) < 0 or max(replicas) > NODE_ID_MAX:
+        return f"replicas {replicas}: at least one, each once, from 0 to {NODE_ID_MAX}"
     if isr is not replicas and (len(set(isr)) != len(isr) or not members.issuperset(isr)):
         return f"isr {isr} is not a subset of replicas {replicas}"
     if leader != NO_LEADER and leader not in isr:
@@ -223,12 +225,21 @@ def misfit(state: PartitionState) -> str | None:
         return f"leader recovery state {recovery}"
     if leader_epoch < 0 or partition_epoch < 0:
         return f"leader epoch {leader_epoch}, partition epoch {partition_epoch}: neither may be negative"
-    if removing and not members.issuperset(removing):
+    if leader_epoch > EPOCH_MAX or partition_epoch > EPOCH_MAX:
+        return f"leader epoch {leader_epoch}, partition epoch {partition_epoch}: {EPOCH_MAX} is the last"
+    if removing and not _is_part(removing, members):
         return f"removing {removing} is not a subset of replicas {replicas}"
-    if adding and not members.issuperset(adding):
+    if adding and not _is_part(adding, members):
         return f"adding {adding} is not a subset of replicas {replicas}"
     if directories and len(directories) != len(replicas):
         return f"{len(directories)} directories for {len(replicas)} replicas"
-    if elr and (len(set(elr)) != len(elr) or not members.issuperset(elr) or not set(elr).isdisjoint(isr)):
+    if elr and not (_is_part(elr, members) and set(elr).isdisjoint(isr)):
         return f"elr {elr} is not a subset of replicas {replicas} apart from isr {isr}"
+    if last_elr and not 0 <= min(last_elr) <= max(last_elr) <= NODE_ID_MAX:
+        return f"last known elr {last_elr}: ids from 0 to {NODE_ID_MAX}"
     return None
+
+
+def _is_part(ids: NodeIds, members: set[NodeId]) -> bool:
+    """Return True if each id is one of `members`, and is there once. Columns count on the second (`partition_runs`)."""
+    return len(set(ids)) == len(ids) and members.issuperset(ids)

@@ -13,8 +13,8 @@ a dict from broker to topics would cost over 100 bytes a partition in a cluster 
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Final, TypeAlias, cast
 
@@ -97,11 +97,7 @@ class TopicImage:
 
     def runs(self) -> Iterator[PartitionRun]:
         """Return the partitions in runs, as a snapshot has them."""
-        states = [*self.states()]
-        if states and run_length(states) == len(states):
-            yield PartitionRun(self.topic_id, 0, states, (self.digest - record_hash(self.record)) % MODULUS)
-        else:
-            yield from runs_of(self.topic_id, states)
+        return runs_of(self.topic_id, self.states())
 
     def has_replica_on(self, broker_id: NodeId) -> bool:
         """Return True if any partition names the broker as a replica."""
@@ -125,14 +121,21 @@ class TopicImage:
         return f"TopicImage({self.name!r}, {self.partition_count} partitions)"
 
 
-def runs_of(topic_id: Uuid, states: Sequence[PartitionState], first: int = 0) -> Iterator[PartitionRun]:
-    """Return all partitions of a topic, or those from `first` on, in runs, and compute the sums of their hashes."""
-    done = 0
-    while done < len(states):
-        length = run_length(states[done : done + RUN_PARTITIONS_MAX])
-        run, number = states[done : done + length], first + done
-        yield PartitionRun(topic_id, number, run, partitions_hash(topic_id, number, run) % MODULUS)
-        done += length
+def runs_of(topic_id: Uuid, states: Iterable[PartitionState], first: int = 0) -> Iterator[PartitionRun]:
+    """Return all partitions of a topic, or those from `first` on, in runs.
+
+    The sums of the hashes are computed from these states, and not from the digest that the image keeps. Example: a bit of
+    the memory flips in the leader of partition 7. The sums differ from the image's digest, and everybody refuses the file.
+    """
+    rest, waiting = iter(states), list[PartitionState]()
+    while True:
+        waiting += islice(rest, RUN_PARTITIONS_MAX - len(waiting))
+        if not waiting:
+            return
+        length = run_length(waiting)
+        run, waiting = waiting[:length], waiting[length:]
+        yield PartitionRun(topic_id, first, run, partitions_hash(topic_id, first, run) % MODULUS)
+        first += length
 
 
 def in_runs(records: Iterable[MetadataRecord | PartitionRun]) -> Iterator[MetadataRecord | PartitionRun]:

@@ -113,8 +113,10 @@ class Worker:
                 while self._take_slice(slices, WRITE_SLICE_US):
                     await (self._on_thread(writer.write) if writer.has_chunk else asyncio.sleep(WRITE_REST_S))
                 job.written = await self._on_thread(writer.finish)
-            finally:
+            except Exception:
                 writer.close()
+                raise
+            # Not closed when the node stops: the thread may still flush this file, and must not rename what is not flushed.
 
     def _take_slice(self, slices: Iterator[None], slice_us: int) -> bool:
         """Works for `slice_us`. Returns False at the end."""

@@ -34,7 +34,7 @@ _SECTIONS: Final = ("schema_version", "topics", "cluster", "brokers", "prune")
 _TOPIC_FIELDS: Final = ("topic", "name", "partitions", "replication_factor", "configs")
 _BROKER_FIELDS: Final = ("broker", "configs")
 _NEAR: Final = 0.75
-"""How alike two names are if one of them is taken for a misspelt other one; 1 is the same name."""
+"""Minimum likeness of two names of which one is taken for the other one, misspelt; 1 is the same name."""
 
 
 class WantedTopic(NamedTuple):

@@ -45,7 +45,7 @@ class Outcome:
     moving: set[Place] = field(default_factory=set)
     """The begun partitions that are not finished."""
     ongoing: dict[Place, admin_pb2.OngoingReassignment] = field(default_factory=dict)
-    """What is in progress for each moving partition; empty after a dry run."""
+    """The progress of each moving partition; empty after a dry run."""
     inactive: dict[int, str] = field(default_factory=dict)
     """The state of each broker that is not online, if partitions are moving."""
     is_late: bool = False

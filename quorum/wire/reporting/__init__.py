@@ -1,1 +1,1 @@
-"""What a controller tells about itself: metrics, health, and lines in the log."""
+"""The reports of a controller about itself: metrics, health, and lines in the log."""

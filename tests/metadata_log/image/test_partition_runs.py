@@ -1,6 +1,7 @@
 """Loading a snapshot in runs gives the same image as loading its records one by one."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,9 +19,13 @@ from metadata_log.image.digest import MODULUS, record_hash
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 from metadata_log.image.replay import Replay
 from metadata_log.image.topic_image import in_runs, runs_of
+from snapshots.format import SnapshotCorrupt
+from snapshots.reader import verify_snapshot
+from snapshots.writer import write_image
 from tests.metadata_log.image.histories import History, broker, uuid
 from tests.metadata_log.image.test_delta import replayed
-from tests.snapshots.images import records_in
+from tests.sim.world.disk import MemoryDirectory
+from tests.snapshots.images import meta_of, records_in
 
 A, B = uuid(1), uuid(2)
 END = Provenance(900, 3, 7)
@@ -85,6 +90,21 @@ def test_a_run_has_the_partitions_of_one_topic_that_follow_each_other() -> None:
     assert isinstance(run, PartitionRun) and (run.topic_id, run.first, len(run.states)) == (A, 0, 300)
     assert list(run.records()) == [partition(A, n) for n in numbers]
     assert run.hashes == sum(map(record_hash, run.records())) % MODULUS
+
+
+def test_a_bit_that_flips_in_memory_is_in_no_sum() -> None:
+    """The image keeps the digest of its records. A state that is wrong since then gives runs whose hashes do not fit the digest,
+    and every reader refuses the snapshot."""
+    records: list[MetadataRecord] = [*(broker(n, broker_epoch=n) for n in (1, 2, 3)), Topic("a", A)]
+    image = loaded([*records, *(partition(A, n) for n in range(9))])
+    topic = image.topic("a")
+    assert topic is not None
+    wrong = (*topic.chunks[0][:7], partition(A, 7, leader=3)[2:], topic.chunks[0][8])
+    object.__setattr__(topic, "chunks", (wrong,))
+    disk = MemoryDirectory("/d")
+    info = write_image(disk, meta_of(image), image)
+    with pytest.raises(SnapshotCorrupt, match="digest"):
+        verify_snapshot(disk, info.end)
 
 
 def test_a_run_ends_before_it_has_too_many_replicas() -> None:
@@ -178,3 +198,20 @@ def test_columns_are_of_snapshots_only() -> None:
     """A log has `Partition` records: an entity is folded, watched and compared by its records."""
     with pytest.raises(InvalidRecord, match="PartitionColumns is not a record of the image"):
         replayed(EMPTY_IMAGE, columns())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"removing_replicas": (1, 1)},
+        {"adding_replicas": (2, 2)},
+        {"replicas": (1, 2, 3, 1 << 31)},
+        {"leader_epoch": 1 << 63},
+        {"partition_epoch": 1 << 63},
+        {"last_known_elr": (1 << 31,)},
+        {"last_known_elr": (-1,)},
+    ],
+)
+def test_what_no_column_could_hold_is_in_no_image(fields: dict[str, Any]) -> None:
+    """Counter-example: all nodes apply such a record, write it into their snapshots, and can load none of them."""
+    assert misfit(partition(A, 0, **fields)[2:]) is not None
