@@ -83,10 +83,11 @@ class Returns:
     def _elect(self, image: MetadataImage, broker_id: NodeId, now_ms: int) -> Elected:
         walk = self._by_broker[broker_id]
         changes = self._slice(walk, image, self._views.of(image).active | {broker_id}, now_ms)
+        finished = finished_story(image, changes)
         if not walk.is_done:
-            return Elected(changes, ElectLeaderless(broker_id))
+            return Elected(changes, ElectLeaderless(broker_id), finished)
         self.forget(broker_id)
-        return Elected(changes, happenings=walk.story(StateReason.CAUGHT_UP))
+        return Elected(changes, happenings=(*walk.story(StateReason.CAUGHT_UP), *finished))
 
     def look(self, image: MetadataImage, now_ms: int) -> Elected:
         """Makes the next slice of the look through all partitions; nothing if the look is done."""

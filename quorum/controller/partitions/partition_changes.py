@@ -37,9 +37,9 @@ A broker that stopped without a clean shutdown may have lost the end of its log.
 (`distrusting`), and then the last known leader is the best guess (rule 4).
 
 Every clean change also finishes the partition's reassignment, if the new ISR allows it (`target_replicas`), before a leader is
-elected. A replica that leaves the assignment takes no part in the election. The leader epoch then goes up even if the leader
-stays, so that the removed replica notices its removal. An unclean election takes a replica that a reassignment is adding last:
-such a replica may have no records at all.
+elected, and again with the ISR that rule 3 makes. A replica that leaves the assignment takes no part in the election. The leader
+epoch then goes up even if the leader stays, so that the removed replica notices its removal. An unclean election takes a replica
+that a reassignment is adding last: such a replica may have no records at all.
 """
 
 from collections.abc import Set
@@ -198,6 +198,7 @@ class PartitionChangeBuilder:
         eligible = self._first_active(self._elr)
         if eligible != NO_LEADER:
             self._isr = (eligible,)
+            self._finish_reassignment()  # it may have waited for this ISR
             self._note_eligible()
             return eligible
         uncleanly = self._elected_uncleanly()

@@ -36,7 +36,12 @@ from quorum.controller.protocol.feature_commands import (
     UpdateFeaturesReply,
     UpgradeType,
 )
-from quorum.controller.protocol.happenings import ReplicasMoved, StateReason
+from quorum.controller.protocol.happenings import ReassignmentsFinished, ReplicasMoved, StateReason
+from quorum.controller.protocol.reassignment_commands import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsReply,
+    Reassignment,
+)
 from tests.quorum.controller.cluster import Cluster, Run, registration
 from tests.quorum.controller.leadership.test_election_rules import MIN_ISR, UNCLEAN, alter, due
 
@@ -386,3 +391,20 @@ def test_a_new_cluster_may_begin_with_the_feature(metadata_version: int, keeps: 
     assert keeps_elr(cluster.image) is keeps
     config = ControllerConfig(bootstrap_metadata_version=metadata_version, bootstrap_elr_version=1)
     assert bool(config.problems()) is not keeps
+
+
+def test_an_election_from_the_elr_finishes_a_reassignment_that_waited_for_its_isr(cluster: Cluster) -> None:
+    """1. The ISR is broker 0, the ELR is broker 1, and the target is broker 1 alone. 2. Broker 0 is fenced. 3. Broker 1 is back,
+    and is elected from the ELR. The same record ends the reassignment, because the ISR has the target."""
+    fence(cluster, 2, 1)
+    moved = AlterPartitionReassignments((Reassignment("t", 0, (1,)),))
+    cluster.ask(moved, AlterPartitionReassignmentsReply)
+    fence(cluster, 0)
+    waiting = cluster.partitions("t")[0]
+    assert (waiting.replicas, waiting.removing_replicas, waiting.leader) == ((1, 0, 2), (0, 2), NO_LEADER)
+
+    told = cluster.run(cluster.said_by(1)).happenings
+    state = cluster.partitions("t")[0]
+    assert (state.replicas, state.removing_replicas) == ((1,), ())
+    assert now(cluster) == Now(1, (1,))
+    assert ReassignmentsFinished(1, ("t-0: 1",)) in told
