@@ -373,7 +373,8 @@ class Node:
         self._report_growth()
         batch = self._writer.append_control(record, self.core.epoch, self._time.now_ms, self._time.wall_ms)
         if batch is not None:
-            self.active.end("this controller makes its image anew", self.addresses.leader_hint(self._time.now_ms))
+            hint = self.addresses.leader_hint(self._time.now_ms)
+            self.active.end("this controller makes its image anew", hint, leads_on=True)
             self._step(self._writer.grown_from(batch.base_offset))
         return batch
 

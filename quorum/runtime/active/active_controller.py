@@ -59,7 +59,7 @@ INTERNAL_DEADLINE_MS = 60_000
 """The deadline of commands that no client has sent."""
 
 AHEAD_RECORDS_MAX = 10_000
-"""Maximum number of records beyond the applied ones with which the leader begins, or goes on with, long decisions. A leader that
+"""Maximum number of records beyond the applied ones with which the leader goes on with long decisions. A leader that
 wrote a million partitions as fast as it can would leave its followers, and itself, no time for each other: they would hear of no
 leader for a fetch timeout, and vote for another one."""
 
@@ -122,18 +122,20 @@ class ActiveController:
             bootstrap = BootstrapFeatures(config.bootstrap_metadata_version, config.bootstrap_elr_version)
             self._decide(FollowUp(bootstrap, None, now_ms + INTERNAL_DEADLINE_MS))
 
-    def end(self, why: str, hint: LeaderHint) -> None:
-        """Ends the leadership: every waiting client is refused, and the proposed image is dropped.
+    def end(self, why: str, hint: LeaderHint, *, leads_on: bool = False) -> None:
+        """Switches the controller off: every waiting client is refused, and the proposed image is dropped.
 
         A client whose records are in the log hears that the change may have happened; any other client, that nothing was done.
+        `leads_on`: the node leads the same epoch on, so the happenings wait until it is active again.
         """
+        if not leads_on:
+            self.story.applied(self._state.applied)
+            self.story.drop()
         for waiting in self._waiting.drain():
             self._world.reply(waiting.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
         if not self.on:
             return
         self.on = False
-        self.story.applied(self._state.applied)
-        self.story.drop()
         for deferred in self._deferred.drain():
             refusal = unknown_outcome(why) if deferred.wrote else Refused(ErrorCode.NOT_CONTROLLER, why, hint)
             self._world.reply(deferred.reply_to, refusal)

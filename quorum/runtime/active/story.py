@@ -2,8 +2,9 @@
 
     1  A decision is appended as a batch that ends at offset 500: its happenings wait for 500.
     2  The high watermark reaches 500 and the batch is applied: the happenings are counted, and handed out by `take`.
-    3  If the leadership ends before step 2, the fate of the batch is unknown: its happenings are dropped. They are dropped, too,
-       when the leader skips a batch that it has applied: the controller is not active until its image is made anew.
+    3  If the leadership ends before step 2, the fate of the batch is unknown: its happenings are dropped.
+    4  If the leader skips an older batch before step 2, the leader makes its image anew. The happenings wait on: the leader
+       tells them when it is active again.
 
 So a line in the log of any controller is always true of the cluster. In the third case the records still say why a broker
 changed its state (`reason` in the broker's record), if the next leader commits them.

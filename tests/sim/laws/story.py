@@ -1,8 +1,7 @@
 """The story that controllers tell: only of what is committed, and of each fencing once.
 
 T1  a happening is told after its batch is committed, and a fencing that is told stands in that batch
-T2  a fencing is told by the controller that decided it, if that controller is still active when it applies the batch (it is not
-    active for a while in its own epoch, when an operator lets it skip a batch that it has applied)
+T2  a fencing is told by the controller that decided it, if that controller is still active when it applies the batch
 T3  a record says why a broker is in its state only while every registered broker can read that
 """
 
@@ -35,8 +34,6 @@ class StoryLaws:
         self._coverage = coverage
         self._untold: defaultdict[Epoch, dict[tuple[Offset, NodeId], _Fencing]] = defaultdict(dict)
         """By epoch of the batch: the end of each batch with a fencing, the broker, and what the batch says."""
-        self._inactive_below: defaultdict[Epoch, Offset] = defaultdict(int)
-        """By epoch: the end of the leader's log when it was last seen leading, but not active."""
 
     def committed(self, step: Step) -> None:
         """One more batch is committed."""
@@ -76,7 +73,4 @@ class StoryLaws:
         if node.active.on:
             for offset, broker_id in self._untold[node.core.epoch]:
                 text = f"{controller.name} has fenced b{broker_id} at {offset} and does not tell it"
-                is_excused = offset <= self._inactive_below[node.core.epoch]
-                hold(is_excused or node.state.applied < offset, "T2 EachFencingTold", text)
-        elif node.core.is_leading:
-            self._inactive_below[node.core.epoch] = node.log.end
+                hold(node.state.applied < offset, "T2 EachFencingTold", text)

@@ -14,6 +14,7 @@ from metadata_log.format.records import (
     SkippedBatch,
     Topic,
 )
+from quorum.controller.protocol.happenings import TopicsCreated
 from quorum.controller.protocol.topic_commands import CreateTopics, CreateTopicsReply, NewTopic
 from quorum.core.protocol.problem import ProblemCode
 from quorum.runtime.protocol.requests import BatchSkipped, Refused, SkipRequest
@@ -170,6 +171,20 @@ def test_an_active_leader_drops_what_it_has_applied() -> None:
     assert lone.node.state.committed.topic("orders") is not None
     assert creates(lone, "payments")
     assert replayed(lone.node).image == lone.node.state.committed
+
+
+def test_what_was_appended_before_a_skip_is_told_after_it() -> None:
+    """1. The leader appends a topic, which is not committed yet. 2. The leader skips an older batch, and makes its image anew.
+    3. The leader is active again, in the same epoch: the topic is in the log, and is told once, with the end of its batch."""
+    lone = started()
+    batch = poison(lone)
+    lone.node.active.story.take()
+    submit(lone, CreateTopics((NewTopic("orders", 1, 1),)))
+    end = lone.node.log.end
+    assert isinstance(skip(lone, batch, although_applied=True), BatchSkipped)
+    assert is_active(lone)
+    told = [(each.happening, each.offset) for each in lone.node.active.story.take()]
+    assert told == [(TopicsCreated(1, 1, ("orders",)), end)]
 
 
 def test_the_image_is_made_anew_from_the_newest_snapshot() -> None:
