@@ -78,32 +78,43 @@ def names(skip: SkippedBatch, batch: Batch) -> bool:
     return skip.offset != batch.base_offset or (skip.epoch, skip.chain) == (batch.epoch, batch.chain)
 
 
-def dropped_range(batch: Batch, begun: Offset | None, later: Iterable[Batch]) -> tuple[Offset, Offset]:
-    """Return the range that a skip of `batch` drops: the batch, or the whole transaction to which the batch belongs.
+class DroppedRange:
+    """The range that a skip of a batch drops: the batch, or the whole transaction to which the batch belongs.
 
-    `begun` is the base offset of the transaction that is open before `batch`; None: none is open. `later` has the
-    batches behind, up to the end of the log. A transaction without an end reaches up to the last data batch.
+    A transaction without an end reaches up to the last data batch.
     """
-    if begun is None and not _begins(batch):
-        return batch.base_offset, batch.end_offset
-    start = batch.base_offset if begun is None else begun
-    end = batch.end_offset
-    if _is_over(batch):
-        return start, end
+
+    def __init__(self, batch: Batch, begun: Offset | None) -> None:
+        """`begun` is the base offset of the transaction that is open before `batch`; None: none is open."""
+        self._batch_end = batch.end_offset
+        self.start = batch.base_offset if begun is None else begun
+        self.end = batch.end_offset
+        self._is_whole = (begun is None and not _begins(batch)) or _is_over(batch)
+
+    def take(self, later: Batch) -> None:
+        """Take the next batch behind, up to the end of the log."""
+        if self._is_whole or later.is_control:
+            return
+        if _begins(later):
+            self.end = self._batch_end  # so the end of the transaction was in the batch, and cannot be read
+            self._is_whole = True
+            return
+        self.end = later.end_offset
+        self._is_whole = _is_over(later)
+
+
+def dropped_range(batch: Batch, begun: Offset | None, later: Iterable[Batch]) -> tuple[Offset, Offset]:
+    """Return the `DroppedRange` of `batch`, in front of all batches in `later`."""
+    found = DroppedRange(batch, begun)
     for each in later:
-        if each.is_control:
-            continue
-        if _begins(each):
-            return start, batch.end_offset  # so the end of the transaction was in `batch`, and cannot be read
-        end = each.end_offset
-        if _is_over(each):
-            break
-    return start, end
+        found.take(each)
+    return found.start, found.end
 
 
-def open_transaction(batches: Iterable[Batch]) -> Offset | None:
-    """Return the base offset of the transaction that is open after `batches`; None: none is open."""
-    begun: Offset | None = None
+def open_transaction(batches: Iterable[Batch], begun: Offset | None = None) -> Offset | None:
+    """Return the base offset of the transaction that is open after `batches`; None: none is open. `begun` is the transaction
+    that is open before them.
+    """
     for batch in batches:
         if _begins(batch):
             begun = batch.base_offset
@@ -112,9 +123,9 @@ def open_transaction(batches: Iterable[Batch]) -> Offset | None:
     return begun
 
 
-def lowest_level(level: int, batches: Iterable[Batch]) -> int:
-    """Return the lowest level of `metadata.version` from `level` on to the end of `batches`. Unreadable batches count for
-    nothing.
+def levels_in(batches: Iterable[Batch]) -> Iterator[tuple[Offset, int]]:
+    """Return the levels of `metadata.version` that `batches` set, each with its batch's base offset. Unreadable batches
+    count for nothing.
     """
     for batch in batches:
         if batch.is_control or _LEVEL not in batch.payload:
@@ -123,9 +134,9 @@ def lowest_level(level: int, batches: Iterable[Batch]) -> int:
             records = decode_batch(batch)
         except LogFormatError:
             continue
-        levels = [each.level for each in records if isinstance(each, FeatureLevel) and each.name == METADATA_VERSION]
-        level = min(level, *levels, level)
-    return level
+        for each in records:
+            if isinstance(each, FeatureLevel) and each.name == METADATA_VERSION:
+                yield batch.base_offset, each.level
 
 
 def _begins(batch: Batch) -> bool:

@@ -190,7 +190,9 @@ class Node:
     @property
     def has_more_to_do(self) -> bool:
         """True if the last turn left work to do, for which the node needs a Tick at once."""
-        return self._applier.has_more_to_do(self.commit_target) or (self.active.on and self.active.has_more_to_do)
+        if self._applier.has_more_to_do(self.commit_target) or self._skipping.has_more_to_do:
+            return True
+        return self.active.on and self.active.has_more_to_do
 
     @property
     def awaits_majority(self) -> bool:
@@ -283,6 +285,7 @@ class Node:
             self._leadership.run(self.active.settle, self._time.now_ms, self._time.wall_ms)
             self._report_growth()
         self._local_reads.answer_ready(self._time.now_ms)
+        self._skipping.go_on()
         self._skipping.answer_ready(self.commit_target)
         self._log_repair.report_disk()
         self._flush()
@@ -346,8 +349,9 @@ class Node:
             case fx.LeadershipChanged(_, _, leading):
                 self._agreement.leadership_changed()
                 if not leading:
-                    self.active.end(NOT_LEADING, self.addresses.leader_hint(self._time.now_ms))
-                    self._skipping.end(NOT_LEADING)
+                    hint = self.addresses.leader_hint(self._time.now_ms)
+                    self.active.end(NOT_LEADING, hint)
+                    self._skipping.end(NOT_LEADING, hint)
             case fx.HighWatermarkAdvanced():
                 return  # applied when the turn settles
             case fx.ReadsConfirmed(token):

@@ -15,40 +15,88 @@ A wrong skip would lose a good record, so the leader refuses unless all of this 
     the level              allows the record (`metadata.version` 2), in front of the batch and behind it
     snapshot marks         none lies behind the batch: a snapshot would have the effect of the batch, and could not be undone
 
-With `although_applied` an active controller skips a batch that only other nodes cannot apply. After the append the controller
-is not active; it makes its image anew, and becomes active again.
+With `although_applied` an active controller skips a batch that only other nodes cannot apply; nothing checks that there is such a
+node. The dropped records must not set `metadata.version`, because the records behind were written at this level. After the append
+the controller is not active; it makes its image anew, and becomes active again.
+
+No turn is long: the leader reads the log in slices, one in a turn. The turn that reaches the end of the log appends the record.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.codec import decode_batch
 from metadata_log.format.errors import CorruptLog, ErrorCode
 from metadata_log.format.ids import Offset
-from metadata_log.format.records import SkippedBatch, SnapshotMark, level_problem
-from metadata_log.image.skips import dropped_range, lowest_level, open_transaction
+from metadata_log.format.records import METADATA_VERSION, SkippedBatch, SnapshotMark, level_problem
+from metadata_log.image.skips import DroppedRange, levels_in, open_transaction
 from metadata_log.store.log_view import LogView
 from quorum.runtime.active.active_controller import ActiveController
 from quorum.runtime.active.waiting_room import Deadlines, unknown_outcome
+from quorum.runtime.image.state_machine import Poison
 from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.requests import BatchSkipped, LeaderHint, Refused, SkipRequest
 from quorum.runtime.protocol.world import SkipWanted
 
-SCAN_BYTES_MAX: Final = 64 << 20
-"""Maximum number of bytes of the log that one request reads. A snapshot mark comes sooner in most clusters."""
+SCAN_BYTES_PER_TURN: Final = 256 << 10
+"""How many bytes of the log a turn reads for a request: 2 to 10 ms of work."""
 SHOWN_BYTES_MAX: Final = 1 << 20
 """Maximum number of bytes of dropped batches in an answer."""
-_READ_BYTES: Final = 1 << 20
 _MORE: Final = "nothing was done"
+
+_Found: TypeAlias = SkippedBatch | BatchSkipped
+"""The record to append; or the answer, if the batch is skipped already."""
 
 
 @dataclass(slots=True)
 class _Waiting:
     event: SkipWanted
-    answer: BatchSkipped
+    search: Iterator[_Found | None]
+    """The checks, a slice of the log at each step, up to what was found."""
+    answer: BatchSkipped | None = None
+    """The answer once the record is committed; None: the record is not appended yet."""
     done: bool = False
+
+
+class _Surroundings:
+    """The batches around the batch that a skip names. The leader reads them once, in order."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self.begun: Offset | None = None
+        """The base offset of the transaction that is open in front of the batch."""
+        self.mark: Offset | None = None
+        """The offset of the first snapshot mark behind the batch."""
+        self.levels = list(levels_in((batch,)))
+        """The levels of `metadata.version` that were read, each with its batch's offset."""
+        self._range: DroppedRange | None = None
+
+    def take(self, each: Batch) -> None:
+        self.levels.extend(levels_in((each,)))
+        if each.base_offset < self._batch.base_offset:
+            self.begun = open_transaction((each,), self.begun)
+            return
+        self.dropped.take(each)
+        if self.mark is None and each.is_control:
+            self.mark = each.base_offset if any(isinstance(it, SnapshotMark) for it in decode_batch(each)) else None
+
+    @property
+    def dropped(self) -> DroppedRange:
+        """The range that the skip drops, as far as it is read. All batches in front of the batch are read."""
+        if self._range is None:
+            self._range = DroppedRange(self._batch, self.begun)
+        return self._range
+
+    def lowest_level(self, level: int) -> int:
+        """The lowest level of `metadata.version` from `level` on, behind the batch."""
+        return min((level, *(each for at, each in self.levels if at >= self._batch.end_offset)))
+
+    @property
+    def drops_a_level(self) -> bool:
+        return any(self.dropped.start <= at < self.dropped.end for at, _ in self.levels)
 
 
 class Skipping:
@@ -57,64 +105,102 @@ class Skipping:
     def __init__(self, parts: Parts, active: ActiveController, append: Callable[[SkippedBatch], Batch | None]) -> None:
         """`append` appends the record and reports it to the core; None: the disk has no room, and the leader resigns."""
         self._core, self._log, self._state, self._world = parts.core, parts.log, parts.state, parts.world
+        self._snapshots = parts.snapshotter.store
         self._found_damage = parts.found_damage
         self._active = active
         self._append = append
         self._deadlines: Deadlines[_Waiting] = Deadlines()
+        self._searching: deque[_Waiting] = deque()
         self._waiting: list[_Waiting] = []
 
     def take(self, event: SkipWanted, hint: LeaderHint) -> None:
-        """Refuses, or appends the record and answers when it is committed."""
-        try:
-            if not self._core.is_leading:
-                text = f"this controller does not lead, and only the leader skips a batch; {_MORE}"
-                raise Refused(ErrorCode.NOT_CONTROLLER, text, hint)
-            answer = self._skipped(event.request)
-        except Refused as refused:
-            self._world.reply(event.reply_to, refused)
+        """Refuses, or checks the request from this turn on; appends the record then, and answers when it is committed."""
+        if not self._core.is_leading:
+            text = f"this controller does not lead, and only the leader skips a batch; {_MORE}"
+            self._world.reply(event.reply_to, Refused(ErrorCode.NOT_CONTROLLER, text, hint))
             return
+        waiting = _Waiting(event, self._search(event.request))
+        self._searching.append(waiting)
+        self._deadlines.add(waiting, event.deadline_ms)
+
+    @property
+    def has_more_to_do(self) -> bool:
+        """True if a request is being checked."""
+        return bool(self._searching)
+
+    def go_on(self) -> None:
+        """Reads the next slice for the oldest request, and ends the checks if the slice was the last one."""
+        if not self._searching:
+            return
+        waiting = self._searching.popleft()
+        try:
+            found = next(waiting.search)
+            if found is None:
+                self._searching.appendleft(waiting)
+            else:
+                self._take_found(waiting, found)
+        except Refused as refused:
+            self._reply(waiting, refused)
         except CorruptLog as e:
             self._found_damage(e)
             text = f"this controller has found damage in its log, and resigns; {_MORE}, ask the next leader"
-            self._world.reply(event.reply_to, Refused(ErrorCode.STORAGE_ERROR, text))
-            return
-        if event.request.validate_only:
-            self._world.reply(event.reply_to, answer)
-            return
-        waiting = _Waiting(event, answer)
-        self._waiting.append(waiting)
-        self._deadlines.add(waiting, event.deadline_ms)
+            self._reply(waiting, Refused(ErrorCode.STORAGE_ERROR, text))
 
-    def _skipped(self, request: SkipRequest) -> BatchSkipped:
+    def _take_found(self, waiting: _Waiting, found: _Found) -> None:
+        """Appends the record, unless the batch is skipped already. Raises Refused: the record is not appended."""
+        if isinstance(found, BatchSkipped):
+            waiting.answer = found
+        else:
+            waiting.answer = self._answer(self._log.end, found.dropped_start, found.dropped_end)
+        if waiting.event.request.validate_only:
+            self._reply(waiting, waiting.answer)
+            return
+        if isinstance(found, SkippedBatch):
+            appended = self._append(found)
+            if appended is None:
+                raise Refused(ErrorCode.STORAGE_ERROR, f"the leader's disk is full; {_MORE}, ask the next leader")
+            waiting.answer = replace(waiting.answer, offset=appended.end_offset)
+        self._waiting.append(waiting)
+
+    def _reply(self, waiting: _Waiting, answer: BatchSkipped | Refused) -> None:
+        waiting.done = True
+        self._world.reply(waiting.event.reply_to, answer)
+
+    # --- checks ----------------------------------------------------------------------------------------------------
+
+    def _search(self, request: SkipRequest) -> Iterator[_Found | None]:
+        """Yields None after each slice but the last, then what was found. Raises Refused, CorruptLog."""
         committed = self._core.high_watermark
         if committed is None:
             raise Refused(ErrorCode.NOT_READY, f"the leader has committed nothing in its epoch yet; {_MORE}, try again")
         batch = named_batch(self._log, request, committed)
-        earlier = next((each for each in self._log.skipped() if each[1].chain == batch.chain), None)
+        poison = None
+        around = _Surroundings(batch)
+        if self._earlier(batch) is None:
+            poison = self._poison_at(batch, request)
+            if poison is None:
+                yield from self._read(self._quiet_start(batch), batch.base_offset, around)
+            else:
+                around.begun = poison.begun
+            yield from self._read(batch.end_offset, None, around)
+        earlier = self._earlier(batch)
         if earlier is not None:
-            at, skip = earlier
-            return self._answer(at + 1, skip.dropped_start, skip.dropped_end)
-        begun = self._begun_before(batch, request)
-        start, end = self._checked_range(batch, begun)
-        record = SkippedBatch(batch.base_offset, batch.epoch, batch.chain, start, end)
-        behind = self._scan(batch.end_offset, self._log.end)
-        problem = level_problem(record, lowest_level(self._state.committed.metadata_version, behind))
-        if problem is not None:
-            text = f"{problem}; {_MORE}. Upgrade the nodes to a release that can apply the batch"
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, text)
-        if request.validate_only:
-            return self._answer(self._log.end, start, end)
-        answer = self._answer(0, start, end)
-        appended = self._append(record)
-        if appended is None:
-            raise Refused(ErrorCode.STORAGE_ERROR, f"the leader's disk is full; {_MORE}, ask the next leader")
-        return BatchSkipped(appended.end_offset, start, end, answer.reason, answer.batches)
+            yield earlier
+            return
+        if self._poison_at(batch, request) is not poison:
+            raise Refused(ErrorCode.NOT_READY, f"the leader's replay has moved meanwhile; {_MORE}, try again")
+        yield self._record(batch, around, is_applied=poison is None)
 
-    def _begun_before(self, batch: Batch, request: SkipRequest) -> Offset | None:
-        """The begin of the transaction that is open in front of `batch`. Raises Refused: the skip is not allowed."""
+    def _earlier(self, batch: Batch) -> BatchSkipped | None:
+        """The answer if the log has a skip of `batch` already."""
+        skips = ((at, skip) for at, skip in self._log.skipped() if skip.chain == batch.chain)
+        return next((self._answer(at + 1, skip.dropped_start, skip.dropped_end) for at, skip in skips), None)
+
+    def _poison_at(self, batch: Batch, request: SkipRequest) -> Poison | None:
+        """The leader's poison if it is `batch`; None: the leader has applied the batch. Raises Refused: no skip is allowed."""
         poison = self._state.poison
         if poison is not None and poison.batch.base_offset == batch.base_offset:
-            return poison.begun
+            return poison
         if self._state.applied < batch.end_offset or self._state.stopped is not None:
             where = "" if poison is None else f"; it stands at offset {poison.batch.base_offset}"
             raise Refused(ErrorCode.POLICY_VIOLATION, f"the leader's replay has not come to this batch{where}; {_MORE}")
@@ -123,29 +209,46 @@ class Skipping:
             raise Refused(ErrorCode.POLICY_VIOLATION, text)
         if self._state.transaction is not None:
             raise Refused(ErrorCode.NOT_READY, f"a transaction is open; {_MORE}, try again in a moment")
-        return open_transaction(self._scan(self._log.shape.start.offset, batch.base_offset))
+        return None
 
-    def _checked_range(self, batch: Batch, begun: Offset | None) -> tuple[Offset, Offset]:
-        for later in self._scan(batch.end_offset, self._log.end):
-            if later.is_control and any(isinstance(record, SnapshotMark) for record in decode_batch(later)):
-                text = (
-                    f"a snapshot mark lies behind the batch, at offset {later.base_offset}: the snapshot has the effect of the "
-                    f"batch; {_MORE}. Nodes that cannot apply the batch begin with that snapshot: format their directories anew"
-                )
-                raise Refused(ErrorCode.POLICY_VIOLATION, text)
-        return dropped_range(batch, begun, self._scan(batch.end_offset, self._log.end))
+    def _quiet_start(self, batch: Batch) -> Offset:
+        """The newest known offset up to the batch at which no transaction is open: the end of a snapshot, or the log's start."""
+        start = self._log.shape.start.offset
+        ends = [info.end.offset for info in self._snapshots.list() if start <= info.end.offset <= batch.base_offset]
+        quiet = (end for end in ends if not self._log.is_within_damage(end) and self._log.is_boundary(end))
+        return max(quiet, default=start)
 
-    def _scan(self, start: Offset, until: Offset) -> Iterator[Batch]:
-        """Yields the batches in [start, until). Raises Refused: they are too many bytes."""
-        read = 0
-        while start < until:
-            for batch in self._log.read(start, _READ_BYTES, until):
-                yield batch
-                read += len(batch.data)
-                start = batch.end_offset
-            if read > SCAN_BYTES_MAX:
-                text = f"more than {SCAN_BYTES_MAX >> 20} MiB of the log would have to be read; {_MORE}"
-                raise Refused(ErrorCode.POLICY_VIOLATION, text)
+    def _read(self, offset: Offset, until: Offset | None, around: _Surroundings) -> Iterator[None]:
+        """Gives the batches from `offset` up to `until`, or up to the end of the log; yields before each further slice."""
+        while offset < (end := self._log.end if until is None else until):
+            if offset < self._log.shape.start.offset:
+                raise Refused(ErrorCode.NOT_READY, f"the log begins at a later offset now; {_MORE}, try again")
+            for batch in self._log.read(offset, SCAN_BYTES_PER_TURN, end):
+                around.take(batch)
+                offset = batch.end_offset
+            if around.mark is not None:
+                return
+            if offset < end:
+                yield
+
+    def _record(self, batch: Batch, around: _Surroundings, *, is_applied: bool) -> SkippedBatch:
+        """The record to append. Raises Refused: the records around the batch do not allow the skip."""
+        if around.mark is not None:
+            raise Refused(ErrorCode.POLICY_VIOLATION, _mark_text(around.mark))
+        if is_applied and around.drops_a_level:
+            text = (
+                f"the dropped records set {METADATA_VERSION}, and the leader has applied them: later records were written at "
+                f"this level, and would not fit; {_MORE}. Upgrade the nodes to a release that can apply the batch"
+            )
+            raise Refused(ErrorCode.POLICY_VIOLATION, text)
+        record = SkippedBatch(
+            batch.base_offset, batch.epoch, batch.chain, around.dropped.start, around.dropped.end
+        )  # fmt: skip
+        problem = level_problem(record, around.lowest_level(self._state.committed.metadata_version))
+        if problem is not None:
+            text = f"{problem}; {_MORE}. Upgrade the nodes to a release that can apply the batch"
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, text)
+        return record
 
     def _answer(self, offset: Offset, start: Offset, end: Offset) -> BatchSkipped:
         shown = [each for each in self._log.read(start, SHOWN_BYTES_MAX, end) if not each.is_control]
@@ -159,27 +262,40 @@ class Skipping:
         if not self._waiting:
             return
         for each in self._waiting:
-            if each.answer.offset <= committed:
-                each.done = True
-                self._world.reply(each.event.reply_to, each.answer)
+            if each.answer is not None and each.answer.offset <= committed and not each.done:
+                self._reply(each, each.answer)
         self._waiting = [each for each in self._waiting if not each.done]
 
-    def end(self, why: str) -> None:
+    def end(self, why: str, hint: LeaderHint) -> None:
         """Answers all waiting operators: the leadership has ended, and their records may be committed or not."""
         for each in self._waiting:
-            each.done = True
-            self._world.reply(each.event.reply_to, unknown_outcome(why))
+            self._reply(each, unknown_outcome(why))
         self._waiting.clear()
+        for each in self._searching:
+            self._reply(each, Refused(ErrorCode.NOT_CONTROLLER, f"{why}; {_MORE}, ask the next leader", hint))
+        self._searching.clear()
 
     def fire_timers(self, now_ms: int) -> None:
         """Answers the operators whose deadline has passed."""
         for each in self._deadlines.expired(now_ms):
-            why = "no majority has confirmed the record in time"
-            self._world.reply(each.event.reply_to, unknown_outcome(why))
+            if each in self._searching:
+                text = f"the leader has not read the log behind the batch in time; {_MORE}, try again with a longer timeout"
+                self._world.reply(each.event.reply_to, Refused(ErrorCode.NOT_READY, text))
+            else:
+                self._world.reply(each.event.reply_to, unknown_outcome("no majority has confirmed the record in time"))
+        self._searching = deque(each for each in self._searching if not each.done)
         self._waiting = [each for each in self._waiting if not each.done]
 
     def next_deadline_ms(self) -> int | None:
         return self._deadlines.next_ms()
+
+
+def _mark_text(mark: Offset) -> str:
+    return (
+        f"a snapshot mark lies behind the batch, at offset {mark}: a snapshot from there has the effect of the batch; {_MORE}. "
+        f"Install a release that can apply the batch. Only if `quorumctl snapshot list` shows that a controller has a snapshot "
+        f"above offset {mark}, other nodes can begin with that snapshot: see the runbook, and keep a copy of each directory"
+    )
 
 
 def named_batch(log: LogView, request: SkipRequest, committed: Offset) -> Batch:

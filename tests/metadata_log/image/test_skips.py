@@ -22,7 +22,7 @@ from metadata_log.format.records import (
 )
 from metadata_log.image.metadata_image import EMPTY_IMAGE
 from metadata_log.image.replay import AppliedSkipped, Replay, ReplayStopped
-from metadata_log.image.skips import dropped_range, lowest_level, open_transaction
+from metadata_log.image.skips import dropped_range, levels_in, open_transaction
 from tests.metadata_log.image.histories import LogWriter, uuid
 
 POISON = PartitionChange(uuid(99), 0, leader=1)
@@ -152,14 +152,13 @@ def test_bytes_that_look_like_an_end_are_no_end() -> None:
     assert open_transaction([begin, lookalike, end]) is None
 
 
-def test_the_lowest_level_behind_a_batch_counts() -> None:
+def test_the_levels_around_a_batch_are_found() -> None:
     """A controller that applies the batch may have lowered the level since: nodes of an older release may be there."""
     log = LogWriter()
     named = log.batch(Topic(METADATA_VERSION, uuid(1)))
     lower, higher = log.batch(FeatureLevel(METADATA_VERSION, 1), NoOp()), log.batch(LEVEL)
-    assert lowest_level(2, [named]) == 2
-    assert lowest_level(2, [named, unreadable(log), lower, higher]) == 1
-    assert lowest_level(1, [higher]) == 1
+    found = list(levels_in([named, unreadable(log), lower, higher]))
+    assert found == [(lower.base_offset, 1), (higher.base_offset, LEVEL.level)]
 
 
 @pytest.mark.parametrize("seed", range(20))

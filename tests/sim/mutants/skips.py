@@ -46,7 +46,7 @@ SKIPS: dict[str, Mutant] = {
     ),
     "skipped-without-a-look": Mutant(
         "a leader skips any batch, whether or not its own replay stands still there",
-        lambda: patched(Skipping, "_begun_before", _never_mind),
+        lambda: patched(Skipping, "_poison_at", _never_mind),
     ),
     "skip-believed-uncommitted": Mutant(
         "a batch is dropped as soon as the record that skips it is in the log, committed or not",

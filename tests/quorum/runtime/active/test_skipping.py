@@ -8,7 +8,9 @@ from metadata_log.format.batch import Batch
 from metadata_log.format.codec import decode_batch
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import (
+    METADATA_VERSION,
     EndTransaction,
+    FeatureLevel,
     MetadataRecord,
     RemoveTopic,
     SkippedBatch,
@@ -16,7 +18,9 @@ from metadata_log.format.records import (
 )
 from quorum.controller.protocol.happenings import TopicsCreated
 from quorum.controller.protocol.topic_commands import CreateTopics, CreateTopicsReply, NewTopic
+from quorum.core.protocol import inputs
 from quorum.core.protocol.problem import ProblemCode
+from quorum.runtime.active import skipping
 from quorum.runtime.protocol.requests import BatchSkipped, Refused, SkipRequest
 from quorum.runtime.protocol.world import Answer, SkipWanted, SnapshotWanted
 from tests.quorum.runtime.active.test_transactions import CONFIG, LARGE, is_active, replayed, settle, started, submit
@@ -209,7 +213,90 @@ def test_a_batch_in_a_snapshot_is_not_skipped() -> None:
     reply_to = lone.new_reply_to()
     lone.turn(SnapshotWanted("a test", reply_to, lone.now_ms + 1_000))
     settle(lone)
+    answer = skip(lone, batch, although_applied=True)
+    assert refused(answer) is ErrorCode.POLICY_VIOLATION
+    assert isinstance(answer, Refused) and "Only if" in answer.message
+
+
+def reads_of_turns(lone: LoneNode, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes of the log each turn has read for the checks of a skip, except for the lookup of the batch by its offset."""
+    turns, real, turn = [0], lone.node.log.read, lone.node.turn
+
+    def read(offset: int, max_bytes: int, until: int | None = None) -> tuple[Batch, ...]:
+        found = real(offset, max_bytes, until)
+        turns[-1] += sum(len(each.data) for each in found) if max_bytes == skipping.SCAN_BYTES_PER_TURN else 0
+        return found
+
+    def counted(*args: object) -> None:
+        turns.append(0)
+        turn(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(lone.node.log, "read", read)
+    monkeypatch.setattr(lone.node, "turn", counted)
+    return turns
+
+
+@pytest.mark.parametrize("although_applied", [False, True])
+def test_no_turn_of_a_skip_is_long(although_applied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log around the batch is read once, a slice in a turn, so that the leader answers its followers in between."""
+    monkeypatch.setattr(skipping, "SCAN_BYTES_PER_TURN", 2_000)
+    lone = started()
+    assert all(creates(lone, f"before-{number}") for number in range(30))
+    batch = poison(lone)
+    assert all(creates(lone, f"after-{number}") for number in range(30))
+    if not although_applied:
+        lone = restarted(lone)
+    behind = sum(len(each.data) for each in lone.node.log.read(batch.end_offset, 1 << 30))
+    before = sum(len(each.data) for each in lone.node.log.read(0, 1 << 30, batch.base_offset))
+    turns = reads_of_turns(lone, monkeypatch)
+    assert isinstance(skip(lone, batch, although_applied=although_applied), BatchSkipped)
+    monkeypatch.undo()
+    assert sum(turns) == behind + (before if although_applied else 0) > 4_000
+    assert max(turns) <= 4_000, "the last slice in front of the batch, and the first one behind"
+    assert is_active(lone)
+
+
+def test_the_log_in_front_of_a_snapshot_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No transaction is open at the end of a snapshot, so the search for an open transaction begins there."""
+    lone = started()
+    assert creates(lone, "before")
+    lone.turn(SnapshotWanted("a test", lone.new_reply_to(), lone.now_ms + 1_000))
+    settle(lone)
+    batch = poison(lone)
+    turns = reads_of_turns(lone, monkeypatch)
+    assert isinstance(skip(lone, batch, although_applied=True), BatchSkipped)
+    assert sum(turns) == 0
+
+
+def test_a_leader_that_resigns_during_the_checks_has_done_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator is told so, and asks the next leader. A request whose time is over has done nothing either."""
+    monkeypatch.setattr(skipping, "SCAN_BYTES_PER_TURN", 1)
+    lone = started()
+    assert all(creates(lone, name) for name in ("one", "two", "three"))
+    batch = poison(lone)
+    reply_to, late = lone.new_reply_to(), lone.new_reply_to()
+    request = SkipRequest(batch.base_offset, batch.epoch, batch.chain, although_applied=True)
+    lone.turn(SkipWanted(request, late, lone.now_ms + 10), SkipWanted(request, reply_to, lone.now_ms + 1_000))
+    assert lone.node.has_more_to_do and not {late, reply_to} & set(lone.answers)
+    lone.now_ms += 10
+    lone.turn()
+    assert refused(lone.answers[late]) is ErrorCode.NOT_READY
+    lone.node._step(inputs.Resign(lone.node.core.epoch))
+    assert refused(lone.answers[reply_to]) is ErrorCode.NOT_CONTROLLER
+    assert not lone.node.log.skipped()
+
+
+def test_a_batch_that_sets_the_level_is_not_dropped_once_it_is_applied() -> None:
+    """The level is 1 in front of the batch. The leader is at level 2, and so are the records behind: without the batch they, and
+    the record that skips, would be poison.
+    """
+    at_level_1 = CONFIG._replace(controller=CONFIG.controller._replace(bootstrap_metadata_version=1))
+    lone = started(config=at_level_1)
+    batch = poison(lone, [FeatureLevel(METADATA_VERSION, 2)])
+    assert lone.node.state.committed.metadata_version == 2
+    end = lone.node.log.end
     assert refused(skip(lone, batch, although_applied=True)) is ErrorCode.POLICY_VIOLATION
+    assert lone.node.log.end == end
 
 
 def test_a_batch_of_a_transaction_takes_the_transaction_along() -> None:
