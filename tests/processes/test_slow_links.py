@@ -8,6 +8,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from quorum_rpc.v1 import admin_pb2
 
 from quorum.devcluster.cluster import DevCluster
 from quorum.devcluster.layout import DevNode
@@ -25,8 +26,8 @@ SETTINGS = {
     "metadata.max.retention.bytes": str(1 << 20),
 }
 """A node that is 2 MiB and more behind finds that the log has moved on."""
-PARTITIONS_MAX = 10_000
-"""In one request, and so in one batch."""
+TOPICS = 2_500
+"""In one request. Topics of one partition are large in a snapshot, too; the partitions of one topic are in columns there."""
 
 
 class SlowLinks:
@@ -88,9 +89,16 @@ def configure(node: DevNode, key: str, addresses: list[str]) -> None:
 
 
 async def write(cluster: Cluster, first: int, count: int) -> None:
-    """Batches of some 400 KB."""
+    """Transactions of some 400 KB each."""
     for number in range(first, first + count):
-        await cluster.client.create_topic(f"large-{number}", PARTITIONS_MAX, 1)
+        topics = [_topic(f"large-{number}-{place:04}") for place in range(TOPICS)]
+        answer = await cluster.client.create_topics(topics)
+        assert not any(result.error.code for result in answer.results)
+
+
+def _topic(name: str) -> admin_pb2.NewTopic:
+    configs = [admin_pb2.ConfigEntry(key="retention.ms", value="86400000")]
+    return admin_pb2.NewTopic(name=name, partitions=1, replication_factor=1, configs=configs)
 
 
 async def catches_up(cluster: Cluster, node: DevNode) -> None:
