@@ -21,31 +21,22 @@ Example, a vote in a new epoch:
 Sources: KIP-595 (states, adoption of epochs), KIP-853 (directory ids, observers), KIP-996 (prospective).
 """
 
-import random
 from dataclasses import replace
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import EPOCH_MAX, Epoch, NodeId, ReplicaKey
-from metadata_log.format.log_shape import LogShape
-from metadata_log.format.records import Endpoint
-from quorum.core.protocol.config import RaftConfig
-from quorum.core.protocol.disk_trust import FULL, DiskTrust
-from quorum.core.protocol.download import Download
 from quorum.core.protocol.effects import (
     ElectionState,
     LeadershipChanged,
     SaveElectionState,
 )
 from quorum.core.protocol.epochs import reach_of_reply
-from quorum.core.protocol.newcomer import JudgeNewcomer, everyone_fits
 from quorum.core.protocol.pending_change import last_word
-from quorum.core.protocol.voters import VoterHistory
 from quorum.core.roles import (
     TRANSITIONS,
     Follower,
     Leader,
     Prospective,
-    Resigned,
     Role,
     RoleState,
     Transition,
@@ -62,54 +53,7 @@ class SafetyViolated(Exception):
 class QuorumState(NodeState):
     """The state of one Raft node between two inputs. See the module's docstring."""
 
-    __slots__ = ("_announced",)
-
-    def __init__(
-        self,
-        *,
-        me: ReplicaKey,
-        config: RaftConfig,
-        election: ElectionState,
-        shape: LogShape,
-        voters: VoterHistory,
-        rng: random.Random,
-        now_ms: int,
-        disk_trust: DiskTrust = FULL,
-        part: Download | None = None,
-        my_endpoints: tuple[Endpoint, ...] = (),
-        judge_newcomer: JudgeNewcomer = everyone_fits,
-    ) -> None:
-        super().__init__(
-            me=me,
-            config=config,
-            election=election,
-            shape=shape,
-            voters=voters,
-            rng=rng,
-            now_ms=now_ms,
-            disk_trust=disk_trust,
-            part=part,
-            my_endpoints=my_endpoints,
-            judge_newcomer=judge_newcomer,
-        )
-        self._announced: tuple[Epoch, NodeId | None, bool] | None = None
-        self.role = self._role_at_start()
-
-    def _role_at_start(self) -> RoleState:
-        """The role after a start, from `quorum-state`: a leader returns as resigned, a follower follows, a candidate
-        keeps its vote.
-        """
-        if self.shape.last_epoch > self.election.epoch:
-            self.effects.append(SaveElectionState(ElectionState(self.shape.last_epoch, None, None)))
-            self.election = ElectionState(self.shape.last_epoch, None, None)
-        leader_id = self.election.leader_id
-        if leader_id == self.me.node_id:
-            return Resigned(self.election_deadline_ms(), preferred_successors=(), tell_at_ms={})
-        if leader_id is not None:
-            # The leader may well be alive. Until the leader has had a fetch timeout, this node grants no pre-votes:
-            # otherwise a node that is cut off would depose a healthy leader with the vote of a restarted node.
-            return Follower(leader_id, self.now_ms + self.config.fetch_timeout_ms, trusts_leader=True)
-        return Unattached(self.election_deadline_ms())
+    __slots__ = ()
 
     def _save(self, election: ElectionState) -> None:
         if election == self.election:
@@ -130,8 +74,8 @@ class QuorumState(NodeState):
         """Tells the state machine about a changed leader or epoch."""
         leading = isinstance(self.role, Leader)
         now = (self.epoch, self.leader_id, leading)
-        if now != self._announced:
-            self._announced = now
+        if now != self.announced:
+            self.announced = now
             self.effects.append(LeadershipChanged(*now))
 
     # --- changes of role ------------------------------------------------------------------------------------------

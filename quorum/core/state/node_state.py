@@ -1,6 +1,7 @@
 """The state of one node: what it knows, part by part, what follows from that, and the effects of the current step.
 
-`NodeState` has everything but the ways from role to role: `quorum.core.quorum_state` alone changes role, epoch and vote.
+`NodeState` begins a process with its role, and has everything but the ways from role to role: `quorum.core.quorum_state` alone
+changes role, epoch and vote.
 """
 
 import random
@@ -18,6 +19,7 @@ from quorum.core.protocol.effects import (
     ElectionState,
     HighWatermarkAdvanced,
     Reply,
+    SaveElectionState,
     SendRequest,
 )
 from quorum.core.protocol.epochs import reach
@@ -37,6 +39,7 @@ from quorum.core.roles import (
     Resigned,
     RoleState,
     Transition,
+    Unattached,
 )
 from quorum.core.state.contact import LeaderContact
 from quorum.core.state.disk import DiskState
@@ -52,6 +55,7 @@ class NodeState:
     """The state of one Raft node between two inputs, without the changes of role."""
 
     __slots__ = (
+        "announced",
         "applied",
         "awaiting_log",
         "config",
@@ -77,9 +81,6 @@ class NodeState:
         "transitions",
         "voters",
     )
-
-    role: RoleState
-    """Set by `QuorumState`, which changes the roles."""
 
     def __init__(
         self,
@@ -129,6 +130,25 @@ class NodeState:
         """A random key under which a node fetches while it may not acknowledge. See `fetch_key`."""
         self.transitions: deque[Transition] = deque(maxlen=TRANSITIONS_KEPT)
         """Transitions not yet taken by `RaftCore.take_transitions`. (The simulator takes none.)"""
+        self.announced: tuple[Epoch, NodeId | None, bool] | None = None
+        """The last news to the state machine: the epoch, the leader, and whether this node leads."""
+        self.role: RoleState = self._role_at_start()
+
+    def _role_at_start(self) -> RoleState:
+        """The role after a start, from `quorum-state`: a leader returns as resigned, a follower follows, a candidate
+        keeps its vote.
+        """
+        if self.shape.last_epoch > self.election.epoch:
+            self.effects.append(SaveElectionState(ElectionState(self.shape.last_epoch, None, None)))
+            self.election = ElectionState(self.shape.last_epoch, None, None)
+        leader_id = self.election.leader_id
+        if leader_id == self.me.node_id:
+            return Resigned(self.election_deadline_ms(), preferred_successors=(), tell_at_ms={})
+        if leader_id is not None:
+            # The leader may well be alive. Until the leader has had a fetch timeout, this node grants no pre-votes:
+            # otherwise a node that is cut off would depose a healthy leader with the vote of a restarted node.
+            return Follower(leader_id, self.now_ms + self.config.fetch_timeout_ms, trusts_leader=True)
+        return Unattached(self.election_deadline_ms())
 
     # --- derived values -------------------------------------------------------------------------------------------
 
