@@ -44,7 +44,7 @@ SESSION_S = 9.0
 """How long the controllers wait for a silent broker (`broker.session.timeout.ms`)."""
 LONG_TURN_S = "0.01"
 _FAILOVER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED)
-"""What a call is answered while another controller becomes active. A repetition with the same request id is safe."""
+"""The errors that a client receives while another controller becomes active. A repetition with the same request id is safe."""
 console = Console(stderr=True)
 
 

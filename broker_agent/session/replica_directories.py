@@ -1,4 +1,4 @@
-"""Which replica of this broker is in which log directory: the agent tells the controllers until its own image shows it (KIP-858).
+"""The log directory of each replica of this broker: the agent names it to the controllers until its own image shows it (KIP-858).
 
 The embedding data plane says where each replica is (`assign`), and which directory has failed (`fail`). A failed directory is in
 every fetch from then on; an assignment is a request of its own.

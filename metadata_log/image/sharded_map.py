@@ -34,7 +34,7 @@ class ShardedMap(Mapping[K, V], Generic[K, V]):
         self._order = order
         self._sorted_keys: tuple[K, ...] | None = ()
         self.version = object()
-        """An object that no other map has. Who keeps it knows this map again, and keeps none of the entries in memory."""
+        """An object that no other map has. A caller that keeps it knows this map again, and keeps no entry in memory."""
 
     def __getitem__(self, key: K) -> V:
         return self._shards[hash(key) & self._mask][key]

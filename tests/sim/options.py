@@ -389,7 +389,7 @@ def _poisons(drawn: Options, rng: random.Random) -> Options:
 
 
 def _directories(drawn: Options, rng: random.Random) -> Options:
-    """Brokers have several log directories, and lose some. Where the end is slow links there is no room for assignments."""
+    """Brokers have several log directories, and lose some. Brokers on slow links have no room for assignments."""
     if not drawn.brokers or drawn.slow_links_at_the_end or rng.random() >= 0.5:
         return drawn
     return drawn._replace(directories=True, directory_loss_chance=rng.choice((0.03, 0.1, 0.3)))

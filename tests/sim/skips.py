@@ -1,4 +1,4 @@
-"""What the history knows of poison batches: what is dropped, and which images may differ meanwhile.
+"""The poison batches of a history: the dropped batches, and the images that may differ meanwhile.
 
 The history never has the effect of a poison batch. A node may have the effect, from the batch on up to the record that skips the
 batch. From there on every image equals the history's again (C9).

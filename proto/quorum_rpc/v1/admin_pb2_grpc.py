@@ -474,11 +474,11 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SkipBatch(self, request, context):
-        """Makes all nodes drop a committed batch that they cannot apply, or the whole transaction of the batch. What the batch
-        says is lost. The leader does this although its own replay stands in front of the batch. A repeated call finds the
-        batch skipped. Errors: OFFSET_OUT_OF_RANGE (no committed batch begins there), CHAIN_MISMATCH (the leader has another
-        batch there), POLICY_VIOLATION (the leader has applied the batch, has not come to it, or a snapshot has its effect),
-        UNSUPPORTED_VERSION (the cluster is below metadata.version 2).
+        """Makes all nodes drop a committed batch that they cannot apply, or the whole transaction of the batch. The changes
+        of the batch are lost. The leader does this although its own replay stands in front of the batch. A repeated call
+        finds the batch skipped. Errors: OFFSET_OUT_OF_RANGE (no committed batch begins there), CHAIN_MISMATCH (the leader
+        has another batch there), POLICY_VIOLATION (the leader has applied the batch, has not come to it, or a snapshot has
+        its effect), UNSUPPORTED_VERSION (the cluster is below metadata.version 2).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -17,7 +17,7 @@ class TopicPartition(NamedTuple):
 
 
 class ElectionType(Enum):
-    """Which replica shall lead. The numbers of the first two are Kafka's."""
+    """The rule that chooses the next leader. The numbers of the first two are Kafka's."""
 
     PREFERRED = 0
     """The first assigned replica, if it is in sync and active."""

@@ -43,7 +43,7 @@ class AlterPartitionReassignments:
 
 @dataclass(slots=True)
 class AlteredSoFar:
-    """What the decided partitions of a request add up to."""
+    """The sums over the decided partitions of a request."""
 
     begun: int = 0
     finished: int = 0

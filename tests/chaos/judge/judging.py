@@ -39,7 +39,7 @@ class Judgement(NamedTuple):
     log_end: int
     problems: list[str]
     tails: tuple[str, ...] = ()
-    """What single logs hold beyond what is committed, for people."""
+    """The records of single logs that are not committed, for people."""
     operated: Mapping[str, int] = MappingProxyType({})
     """How many calls of operators were answered, by kind."""
 
@@ -59,7 +59,7 @@ class Judgement(NamedTuple):
 
 
 class Hearing(NamedTuple):
-    """What the log says of the answers."""
+    """The verdict of the log about the clients' answers."""
 
     linearizable: bool | None
     lost: int
@@ -131,7 +131,7 @@ def against(history: list[Operation], joined: Committed) -> Hearing:
 
 
 class Operated(NamedTuple):
-    """What the log says of the operators' answers, and of the rules that it must keep itself."""
+    """The verdict of the log about the operators' answers, and about the laws that the log itself must keep."""
 
     lost: int
     problems: list[str]

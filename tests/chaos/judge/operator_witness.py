@@ -45,7 +45,7 @@ class FalseAnswer(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What the log says of the operators' answers, and of itself."""
+    """The false answers to operators, and the laws that the log breaks."""
 
     answers: list[FalseAnswer]
     broken: list[str]

@@ -1,4 +1,4 @@
-"""Which findings of the audit are the harness's own doing."""
+"""The findings of the audit that the harness itself has caused."""
 
 from typing import Any
 

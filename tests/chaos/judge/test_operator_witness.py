@@ -1,4 +1,4 @@
-"""What the log says of operators: the truth is not accused, and each broken history is found."""
+"""The witness of operators' calls: it does not accuse a true answer, and finds each broken history."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What operators ask for, and what they were told: one call each, with its claims."""
+"""The calls of operators: each with its request, its answer, and the claims of the answer."""
 
 import json
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""What an operator notes of an answer: its claims, and nothing where it was told nothing."""
+"""The claims that an operator notes of an answer. A call without an answer claims nothing."""
 
 import random
 from typing import Any

@@ -37,7 +37,7 @@ def partition(topic: bytes, number: int, replicas: tuple[int, ...] = (1, 2, 3), 
 
 
 def pieces(records: Iterable[MetadataRecord]) -> Iterator[PartitionRun | MetadataRecord]:
-    """What a reader of a snapshot with these records gets: each run is packed and unpacked."""
+    """The records that a reader of a snapshot with these records gets: each run is packed and unpacked."""
     for piece in in_runs(records):
         yield over_the_disk(piece) if isinstance(piece, PartitionRun) else piece
 

@@ -35,7 +35,7 @@ Resource = tuple[int, str]
 
 
 class Twin:
-    """What was set, by resource and key."""
+    """The values that were set, by resource and key."""
 
     def __init__(self) -> None:
         self.set: dict[tuple[Resource, str], str] = {}

@@ -36,7 +36,7 @@ FORCE_CHANCE = 0.1
 
 
 class Poisoning:
-    """What a bug and an operator do to one cluster."""
+    """A bug and an operator of one cluster: poison batches, and their skips."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
