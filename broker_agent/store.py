@@ -226,7 +226,7 @@ class BrokerStore:
         return self._follow(batches)
 
     def _follow(self, batches: tuple[Batch, ...]) -> ReplayResult:
-        result = self._replay.apply(batches)
+        result = self._replay.apply(batches)  # if replay stops, the process or the store ends, and needs no snapshot
         if result.marks:
             marked = result.marks[-1]
             self._due = self._job_at(marked.end, marked.image)

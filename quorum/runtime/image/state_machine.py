@@ -254,7 +254,8 @@ class StateMachine:
             return []
         except ReplayStopped as e:
             self._stand_at(e, batches)
-            return []
+            assert e.result is not None, "`Replay.apply` publishes what it has applied"
+            result = e.result  # of the batches in front: a mark among them is not read a second time
         finally:
             self.applied = self._replay.end.offset
             self._leftovers.keep(dropped, self.committed)
@@ -266,7 +267,9 @@ class StateMachine:
         last_mark_end = result.marks[-1].end.offset if result.marks else 0
         marks = [self._pass_mark(marked.end, marked.image) for marked in result.marks]
         self.bytes_since_mark += sum(
-            len(batch.data) for batch in batches if not batch.is_control and batch.base_offset >= last_mark_end
+            len(batch.data)
+            for batch in batches
+            if not batch.is_control and last_mark_end <= batch.base_offset < self.applied
         )
         return marks
 

@@ -4,8 +4,8 @@ import pytest
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import ReplicaKey
-from metadata_log.format.records import RemoveTopic, Topic
+from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
+from metadata_log.format.records import RemoveTopic, SnapshotMark, Topic
 from metadata_log.store.log import Log
 from quorum.core.protocol.inputs import PeerRefused
 from quorum.core.protocol.messages import (
@@ -90,3 +90,28 @@ def test_it_makes_way_for_nobody_who_is_no_better(stopped: Stopped) -> None:
     stopped.fetched_by(SOUND, end, 1, b"")
     stopped.fetched_by(SOUND, end, 1, SOME_DIGEST)
     assert stopped.node.core.is_leading
+
+
+def test_a_mark_in_front_of_the_batch_is_passed_although_one_turn_reads_both() -> None:
+    """The topic, the mark and the bad batch become committed at once. The node writes the snapshot of the mark, and keeps the
+    digest of the image in front of the batch for comparisons.
+    """
+    log = Log.open(MemoryDirectory(), chain=genesis(CLUSTER_ID, VOTERS))
+    log.append([Topic("t", b"topic".ljust(16))], EPOCH, 1)
+    log.append([SnapshotMark("time")], EPOCH, 1)
+    log.append([RemoveTopic("another", bytes(range(16)))], EPOCH, 1)
+    node = LoneNode(formatted_disk(VOTERS))
+    node.turn(RaftRequest(BeginQuorumEpochRequest(FIRST, ME, EPOCH), node.new_reply_to()))
+    node.run_until_idle()
+    for batches in (tuple(log.read(0, 1 << 20)), ()):
+        asked = [request for _, request in node.sent if isinstance(request, FetchRequest)][-1]
+        answer = FetchResponse(ErrorCode.NONE, EPOCH, 2, asked.number, high_watermark=3, batches=batches)
+        node.turn(answered(2, asked, answer))
+        node.run_until_idle()
+    state = node.node.state
+    assert state.stopped is not None and state.applied == 2
+    assert [info.end for info in node.node.snapshotter.store.list()] == [OffsetAndEpoch(2, EPOCH)]
+    assert state.bytes_since_mark == 0
+    assert state.digests.heard(FIRST, 2, state.committed.digest_bytes) and not state.digests.heard(
+        SOUND, 2, SOME_DIGEST
+    )
