@@ -69,20 +69,20 @@ def compact(spark: "SparkSession", source_dir: str, end_offset: Offset | None, o
     volume.
 
     Raises:
-        CannotCompact: the offset or mark does not exist, the log is damaged below it, or a log that starts above 0 has
-            no snapshot.
+        CannotCompact: the offset or mark does not exist, the log is damaged below it, it lies between a skipped batch and
+            the record of the skip, or a log that starts above 0 has no snapshot.
         LogFormatError: the directory has no log, or its snapshot is damaged.
     """
     log = find_log(source_dir)
     if Path(out_dir).resolve() == Path(log.path).resolve():
         raise CannotCompact("the output directory is the log's own directory; choose another one")
-    limit: Offset | str = "flushed" if end_offset is None else end_offset
-    found = read_punctuation(spark, [log.path], limit).get(log.node, NO_PUNCTUATION)
+    found = read_punctuation(spark, [log.path], "flushed").get(log.node, NO_PUNCTUATION)
     wanted = end_offset if end_offset is not None else _last_mark(found, log)
     if log.durable_end is not None and wanted > log.durable_end:
         raise CannotCompact(
             f"offset {wanted} is above the durable end of the log; choose an offset up to {log.durable_end}"
         )
+    _refuse_before_skip(found, wanted)
     base = _base(log, wanted)
     place = _judge(spark, log, wanted)
     invisible = found.invisible(wanted)
@@ -106,6 +106,21 @@ def _last_mark(found: Punctuation, log: NodeLog) -> Offset:
     if not marks:
         raise CannotCompact(f"{log.path}: the log has no snapshot mark; give the offset with --offset")
     return marks[-1]
+
+
+def _refuse_before_skip(found: Punctuation, wanted: Offset) -> None:
+    """Refuse an offset between a batch and the record that skips it: below the record, some nodes have the effect of the
+    batch, and others cannot apply it.
+
+    Raises:
+        CannotCompact: `wanted` is such an offset.
+    """
+    for at, skip in found.skipped():
+        if skip.dropped_start < wanted <= at:
+            raise CannotCompact(
+                f"offset {wanted} lies between the batch at offset {skip.offset}, which no snapshot may contain, and the record "
+                f"at offset {at} that skips the batch; choose an offset up to {skip.dropped_start}, or above {at}"
+            )
 
 
 def _is_aborted(found: Punctuation, end: Offset) -> bool:

@@ -9,7 +9,7 @@ from metadata_log.format.records import BeginTransaction, EndTransaction, Partit
 from metadata_log.image.skips import dropped_range, open_transaction
 from snapshots.offline.audit.findings import Severity
 from snapshots.offline.audit.run import audit
-from snapshots.offline.compaction import compact
+from snapshots.offline.compaction import CannotCompact, compact
 from tests.snapshots.nodes import Node, copies
 
 if TYPE_CHECKING:
@@ -48,3 +48,24 @@ def test_skipped_batches_are_dropped_and_reported(spark: "SparkSession", tmp_pat
     told = [finding for finding in result.findings if finding.rule == "batch-skipped"]
     assert [finding.severity for finding in told] == [Severity.INFO] * 3
     assert f"the batch at offset {misfit} " in told[0].detail
+
+
+def test_an_offset_between_a_batch_and_its_skip_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
+    """At such an offset some nodes have the effect of the batch. The offset in front of the batch is sound, and so is the offset
+    behind the skip.
+    """
+    node = Node(tmp_path / "node", 22).live(5)
+    misfit = node.journal.shape.end
+    node.log_records(Topic("stray", b"s" * 16), PartitionChange(b"nobody".ljust(16), 0, leader=1))
+    behind = node.journal.shape.end
+    node.work(1)
+    at = node.journal.shape.end
+    skip(node, misfit)
+    node.journal.flush()
+
+    for offset in (behind, at):
+        told = f"offset {offset} lies between .* offset {misfit}, .* choose an offset up to {misfit}, or above {at}"
+        with pytest.raises(CannotCompact, match=told):
+            compact(spark, str(node.path), offset, str(tmp_path / "out"))
+    for offset in (misfit, at + 1):
+        assert compact(spark, str(node.path), offset, str(tmp_path / "out")).end.offset == offset
