@@ -61,6 +61,7 @@ def assign_replicas(
     size = config.slice_changes_max
     now, later = command.assignments[:size], command.assignments[size:]
     changes: list[PartitionChange] = []
+    has_lost = False
     results: list[DirectoryAssignmentResult] = []
     for wanted in now:
         try:
@@ -71,9 +72,12 @@ def assign_replicas(
         results.append(DirectoryAssignmentResult(wanted.topic_id, wanted.partition))
         if change is not None:
             changes.append(change)
+            has_lost |= wanted.directory == LOST_DIRECTORY and change.isr is not None
     done = (*command.done, *results)
     then = AssignReplicasToDirs(command.broker_id, command.broker_epoch, later, done) if later else None
-    story = _story(image, command.broker_id, changes)
+    story = _story(
+        image, command.broker_id, changes, StateReason.LOG_DIRECTORIES_LOST if has_lost else StateReason.CAUGHT_UP
+    )
     return Decision(tuple(changes), AssignReplicasToDirsReply(results=done), then, story)
 
 
@@ -144,11 +148,12 @@ def _check_directory(broker_id: NodeId, directory: Uuid, view: BrokerView) -> No
         )
 
 
-def _story(image: MetadataImage, broker_id: NodeId, changes: list[PartitionChange]) -> tuple[Happening, ...]:
+def _story(
+    image: MetadataImage, broker_id: NodeId, changes: list[PartitionChange], reason: StateReason
+) -> tuple[Happening, ...]:
     if not changes:
         return ()
-    lost = sum([LOST_DIRECTORY in (change.directories or ()) and change.isr is not None for change in changes])
     moves = ReplicaMoves()
     moves.add(image, [change for change in changes if change.isr is not None or change.leader is not None])
-    moved = moves.take(broker_id, StateReason.LOG_DIRECTORIES_LOST if lost else StateReason.CAUGHT_UP)
+    moved = moves.take(broker_id, reason)
     return (ReplicasAssigned(broker_id, len(changes)), *moved, *finished_story(image, changes))

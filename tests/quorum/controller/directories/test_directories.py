@@ -401,6 +401,26 @@ def test_a_replica_that_was_lost_before_it_was_assigned_is_taken_out() -> None:
     assert cluster.partitions("t")[0].isr == (1,)
 
 
+def test_a_lost_replica_of_another_broker_is_no_reason() -> None:
+    """The replica of broker 0 is in LOST_DIRECTORY. Broker 1 puts its own replica into an online directory, and leads: the story
+    does not say that broker 1 has lost a directory.
+    """
+    cluster = with_two_directories()
+    cluster.assign("t", (0, 1))
+    put(cluster, 1, directory(1, "A"), 0)
+    propose(cluster, 0, 0)
+    lose(cluster, 1, "A")
+    put(cluster, 0, LOST_DIRECTORY, 0)
+    assert cluster.leaders("t") == [NO_LEADER]
+    alter(cluster, (TOPIC_RESOURCE, "t"), UNCLEAN, "true")
+    state = cluster.partitions("t")[0]
+    assignment = DirectoryAssignment(state.topic_id, 0, directory(1, "B"))
+    run = cluster.run(AssignReplicasToDirs(1, cluster.image.brokers[1].broker_epoch, (assignment,)))
+    assert (cluster.leaders("t"), cluster.partitions("t")[0].isr) == ([1], (1,))
+    told = [each for each in run.happenings if isinstance(each, ReplicasMoved)]
+    assert told and {each.why for each in told} == {StateReason.CAUGHT_UP}
+
+
 # --- eligible leader replicas ----------------------------------------------------------------------------------------
 
 
