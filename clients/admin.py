@@ -350,7 +350,8 @@ class AdminClient(Calls):
     ) -> admin_pb2.SkipBatchResponse:
         """Makes all nodes drop a committed batch that they cannot apply. The content of the batch is lost.
 
-        `although_applied` skips a batch that the leader has applied, and other nodes cannot apply.
+        `although_applied` skips a batch that the leader has applied, and other nodes cannot apply: acknowledged changes are
+        undone.
         """
         request = admin_pb2.SkipBatchRequest(offset=offset, epoch=epoch, chain=chain)
         request.although_applied, request.validate_only = although_applied, validate_only

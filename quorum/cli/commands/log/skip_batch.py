@@ -20,6 +20,10 @@ _COLUMNS = (
     Column("DATA", "data"),
 )
 _CHAIN_BYTES = 32
+_UNDONE = (
+    "Warning: with --although-applied, all nodes that have applied these records build their images again without them. Changes "
+    "that clients saw acknowledged are undone. If a later record builds on them, replay stops there on all nodes."
+)
 
 
 @click.command("skip-batch")
@@ -31,7 +35,9 @@ _CHAIN_BYTES = 32
 @DRY_RUN
 @click.option("--accept-loss", is_flag=True, help="Skip the batch; its records are lost for ever.")
 @click.option(
-    "--although-applied", is_flag=True, help="Skip the batch although the leader has applied it: other nodes cannot."
+    "--although-applied",
+    is_flag=True,
+    help="Skip the batch although the leader has applied it, and other nodes cannot. Acknowledged changes are undone.",
 )
 @command
 def skip_batch(
@@ -41,6 +47,10 @@ def skip_batch(
 
     `quorumctl health` names the offset, the epoch and the chain. Look with --dry-run first. A batch of a transaction takes the
     whole transaction along. A repeated call finds the batch skipped.
+
+    With --although-applied, all nodes that have applied the batch build their images again without it. Changes that clients saw
+    acknowledged are undone. If a later record builds on them, replay stops there on all nodes. Rather upgrade the nodes that
+    cannot apply the batch.
 
     \b
     $ quorumctl log skip-batch --offset 40 --epoch 3 --chain 6fc6a0f59c2a7e5c... --dry-run
@@ -68,7 +78,8 @@ def skip_batch(
         "reason": answer.reason or None,
         "records": records,
     }
-    emit(options.output, document, rows="records", columns=_COLUMNS, heading=list(_heading(document)))
+    undone = [_UNDONE] if dry_run and although_applied and not answer.reason else []
+    emit(options.output, document, rows="records", columns=_COLUMNS, heading=[*undone, *_heading(document)])
 
 
 def _heading(document: dict[str, Any]) -> list[str]:
