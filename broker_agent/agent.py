@@ -15,12 +15,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from quorum_rpc.v1 import broker_pb2, common_pb2
-
 from broker_agent import convert
 from broker_agent.cache import MetadataCache
 from broker_agent.client import ControllerClient
 from broker_agent.directory_reporter import AssignmentsAnswered, report
+from broker_agent.identity import BrokerIdentity
 from broker_agent.isr_proposer import ProposalsAnswered, lead
 from broker_agent.metadata_loader import Log, MetadataLoader
 from broker_agent.session.isr_proposals import IsrProposal, IsrProposals
@@ -56,25 +55,9 @@ from broker_agent.session.replica_directories import (
 from broker_agent.session.session import Session
 from broker_agent.store import BrokerStore
 from metadata_log.format.ids import NodeId, Offset, Uuid, uuid_text
-from metadata_log.format.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE, Endpoint, FeatureRange
+from metadata_log.format.records import NO_DATA_PLANE, Endpoint
 from metadata_log.image.metadata_image import MetadataImage
 from service_kit.process.endpoints import HostPort
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerIdentity:
-    """The registration of this process, as the controllers will record it."""
-
-    cluster_id: str
-    broker_id: NodeId
-    incarnation: Uuid
-    endpoints: tuple[Endpoint, ...]
-    features: tuple[FeatureRange, ...]
-    rack: str | None
-    log_dirs: tuple[Uuid, ...]
-    generation: int = 1
-    data_plane: str = EXTERNAL_DATA_PLANE
-    """With NO_DATA_PLANE the agent itself proposes ISRs for the partitions that this broker leads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,18 +298,10 @@ class Agent:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Register():
-                self._client.register(self._register_request(effect), effect.number, effect.timeout_ms)
-            case Fetch(request):
-                self._client.fetch(
-                    convert.fetch_request(
-                        request,
-                        cluster_id=self.cluster_id,
-                        broker_id=self.broker_id,
-                        incarnation=self.incarnation,
-                        generation=self.identity.generation,
-                        offline_log_dirs=self._directories.offline,
-                    )
-                )
+                request = self.identity.register_request(effect, self._directories.online)
+                self._client.register(request, effect.number, effect.timeout_ms)
+            case Fetch(fetch):
+                self._client.fetch(self.identity.fetch_request(fetch, self._directories.offline))
             case AbandonFetch():
                 self._client.abandon_fetch()
             case FindController(leader, reason):
@@ -374,22 +349,6 @@ class Agent:
         if is_time:
             self._search_told_ms = now_ms
 
-    def _register_request(self, effect: Register) -> broker_pb2.RegisterBrokerRequest:
-        identity = self.identity
-        return convert.register_request(
-            cluster_id=identity.cluster_id,
-            broker_id=identity.broker_id,
-            incarnation=identity.incarnation,
-            endpoints=identity.endpoints,
-            features=identity.features,
-            rack=identity.rack,
-            log_dirs=self._directories.online or identity.log_dirs,
-            previous_incarnation=effect.previous_incarnation,
-            generation=identity.generation,
-            data_plane=identity.data_plane,
-            previous_broker_epoch=effect.previous_broker_epoch,
-        )
-
     async def _lead(self) -> None:
         """Proposes ISRs, because no data plane does: without data any active replica is as good as another."""
         text = "this broker adds every active replica to its ISRs, whatever data the replica has: only for trying things out"
@@ -397,36 +356,17 @@ class Agent:
         await lead(self, IsrProposals(self.broker_id), self._propose, now_ms=self._now_ms, log=self._log)
 
     async def _propose(self, asked: tuple[IsrProposal, ...], broker_epoch: int, timeout_ms: int) -> ProposalsAnswered:
-        request = convert.alter_partition_request(
-            asked,
-            cluster_id=self.cluster_id,
-            broker_id=self.broker_id,
-            broker_epoch=broker_epoch,
-            generation=self.identity.generation,
-        )
+        request = self.identity.alter_partition_request(asked, broker_epoch)
         response = await self._client.alter_partition(request, timeout_ms)
         return ProposalsAnswered(response.offset, convert.proposal_results(response))
 
     async def _assign(self, asked: tuple[Assignment, ...], broker_epoch: int, timeout_ms: int) -> AssignmentsAnswered:
-        request = convert.assign_request(
-            asked,
-            cluster_id=self.cluster_id,
-            broker_id=self.broker_id,
-            broker_epoch=broker_epoch,
-            generation=self.identity.generation,
-        )
+        request = self.identity.assign_request(asked, broker_epoch)
         response = await self._client.assign_replicas(request, timeout_ms)
         return AssignmentsAnswered(response.offset, convert.assignment_results(response))
 
     async def _download(self, effect: DownloadSnapshot) -> None:
-        request = broker_pb2.FetchMetadataSnapshotRequest(
-            cluster_id=self.cluster_id,
-            broker_id=self.broker_id,
-            broker_epoch=effect.broker_epoch,
-            incarnation_id=self.incarnation,
-            snapshot=common_pb2.SnapshotId(end_offset=effect.snapshot.offset, epoch=effect.snapshot.epoch),
-            generation=self.identity.generation,
-        )
+        request = self.identity.snapshot_request(effect)
         await self._loader.install(effect.snapshot, self._client.snapshot(request))
 
     async def _join_generation(self, generation: int) -> None:

@@ -16,9 +16,10 @@ import grpc.aio
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
 from broker_agent.admin import SERVICE, AdminForwarding
-from broker_agent.agent import Agent, BrokerIdentity
+from broker_agent.agent import Agent
 from broker_agent.client import ControllerClient, DownloadSizes
 from broker_agent.config import BrokerConfig
+from broker_agent.identity import BrokerIdentity
 from broker_agent.metadata_loader import Log
 from broker_agent.metadata_pages import Turns
 from broker_agent.metric_table import add_metrics

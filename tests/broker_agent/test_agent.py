@@ -14,8 +14,9 @@ import pytest
 import pytest_asyncio
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc, common_pb2
 
-from broker_agent.agent import Agent, AgentTimes, BrokerIdentity
+from broker_agent.agent import Agent, AgentTimes
 from broker_agent.client import DOWNLOAD_SIZES, ControllerClient, DownloadSizes
+from broker_agent.identity import BrokerIdentity
 from broker_agent.session.lifecycle import BrokerState, Exit
 from broker_agent.session.session import Session
 from broker_agent.session.session_config import SessionConfig
