@@ -54,6 +54,13 @@ def encode_partition(topic_id: bytes, partition: int, state: Fields) -> bytes:
     return b"".join((head, topic_id, pack(partition), tail))
 
 
+def encode_changed_partition(topic_id: bytes, partition: int, state: Fields) -> bytes:
+    """Encode like `encode_partition` a partition that has changed: hardly another one is in the same state, so the state is
+    not looked up among those of others.
+    """
+    return pack((_TYPE, RECORD_VERSION, topic_id, partition, *_SHAPE.shortest(state)))
+
+
 def encode_partitions(topic_id: bytes, first: int, states: Iterable[Fields]) -> list[bytes]:
     """Encode each state like `encode_partition`, numbered from `first` on."""
     assert len(topic_id) == UUID_BYTES

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from metadata_log.format.codec import encode_valid
 from metadata_log.format.ids import Uuid
-from metadata_log.format.partition_bytes import encode_partition, encode_partitions
+from metadata_log.format.partition_bytes import encode_changed_partition, encode_partitions
 from metadata_log.format.records import MetadataRecord
 
 DIGEST_BYTES: Final = 32
@@ -33,7 +33,7 @@ def record_hash(record: MetadataRecord) -> int:
 
 def partition_hash(topic_id: Uuid, partition: int, state: tuple[Any, ...]) -> int:
     """Return `record_hash` of the `Partition` with these fields; `state` has all fields from the third on."""
-    return _from_bytes(_sha256(encode_partition(topic_id, partition, state)).digest(), "big")
+    return _from_bytes(_sha256(encode_changed_partition(topic_id, partition, state)).digest(), "big")
 
 
 def partitions_hash(topic_id: Uuid, first: int, states: Iterable[tuple[Any, ...]]) -> int:

@@ -142,8 +142,10 @@ class PartitionWalk:
         assert self.broker_id is not None, "only the moves of one broker have a reason"
         return self.moves.take(self.broker_id, why) if self.is_done else ()
 
-    def _chunk(self, topic: TopicImage) -> Iterator[Visited]:
-        first = self._next_chunk * CHUNK_PARTITIONS
-        for number, state in enumerate(topic.chunks[self._next_chunk], first):
-            if self.broker_id is None or self.broker_id in state[REPLICAS]:
-                yield Visited(topic, number, state, self)
+    def _chunk(self, topic: TopicImage) -> list[Visited]:
+        """The visited partitions of the next chunk. In a large cluster the broker holds few of them: 3 of 100, for example."""
+        numbered = enumerate(topic.chunks[self._next_chunk], self._next_chunk * CHUNK_PARTITIONS)
+        broker_id = self.broker_id
+        if broker_id is None:
+            return [Visited(topic, number, state, self) for number, state in numbered]
+        return [Visited(topic, number, state, self) for number, state in numbered if broker_id in state[REPLICAS]]
