@@ -102,19 +102,22 @@ def _brokers(epoch: int, topic_id: bytes, offset: int, snapshot: OffsetAndEpoch)
     }
 
 
-def _operators() -> dict[str, Any]:
+def _creation() -> admin_pb2.CreateTopicsRequest:
     topic = admin_pb2.NewTopic(
         name="new", partitions=2, replication_factor=1, configs=[admin_pb2.ConfigEntry(key="retention.ms", value="9")]
     )
-    resource = admin_pb2.ConfigResource(resource_type=2, name="orders")
-    operation = admin_pb2.ConfigOperation(kind=admin_pb2.ConfigOperation.SET, key="retention.ms", value="7")
-    alteration = admin_pb2.ConfigAlteration(resource=resource, operations=[operation])
     with_id = admin_pb2.RequestContext()
     with_id.CopyFrom(CONTEXT)
     with_id.request_id = bytes(range(16))
-    created = admin_pb2.CreateTopicsRequest(context=with_id, topics=[topic])
+    return admin_pb2.CreateTopicsRequest(context=with_id, topics=[topic])
+
+
+def _topics() -> dict[str, Any]:
+    resource = admin_pb2.ConfigResource(resource_type=2, name="orders")
+    operation = admin_pb2.ConfigOperation(kind=admin_pb2.ConfigOperation.SET, key="retention.ms", value="7")
+    alteration = admin_pb2.ConfigAlteration(resource=resource, operations=[operation])
     return {
-        "CreateTopics": created,
+        "CreateTopics": _creation(),
         "CreatePartitions": admin_pb2.CreatePartitionsRequest(
             context=CONTEXT, topics=[admin_pb2.NewPartitions(name="orders", total_count=3)]
         ),
@@ -123,6 +126,11 @@ def _operators() -> dict[str, Any]:
         "DescribeTopics": admin_pb2.DescribeTopicsRequest(context=CONTEXT, names=["orders"], page_size=10),
         "IncrementalAlterConfigs": admin_pb2.IncrementalAlterConfigsRequest(context=CONTEXT, alterations=[alteration]),
         "DescribeConfigs": admin_pb2.DescribeConfigsRequest(context=CONTEXT, resources=[resource]),
+    }
+
+
+def _brokers_and_partitions() -> dict[str, Any]:
+    return {
         "ListBrokers": admin_pb2.ListBrokersRequest(context=CONTEXT),
         "DescribePartitionHealth": admin_pb2.DescribePartitionHealthRequest(context=CONTEXT, limit=3),
         "DescribeCluster": admin_pb2.DescribeClusterRequest(context=CONTEXT),
@@ -160,6 +168,11 @@ def _operators() -> dict[str, Any]:
         "DrainBroker": admin_pb2.DrainBrokerRequest(context=CONTEXT, broker_id=2, reason="new disk"),
         "UndrainBroker": admin_pb2.UndrainBrokerRequest(context=CONTEXT, broker_id=2),
         "UnregisterBroker": admin_pb2.UnregisterBrokerRequest(context=CONTEXT, broker_id=2),
+    }
+
+
+def _quorum() -> dict[str, Any]:
+    return {
         "DescribeQuorum": admin_pb2.DescribeQuorumRequest(context=CONTEXT),
         "AddVoter": admin_pb2.AdminAddVoterRequest(context=CONTEXT, voter=voter(4)),
         "RemoveVoter": admin_pb2.AdminRemoveVoterRequest(context=CONTEXT, voter=key(3)),
@@ -170,7 +183,7 @@ def _operators() -> dict[str, Any]:
             context=CONTEXT, offset=1, epoch=1, chain=bytes(32), validate_only=True
         ),
         "ListSnapshots": admin_pb2.ListSnapshotsRequest(context=CONTEXT),
-        "Submit": admin_pb2.SubmitRequests(requests=[admin_pb2.SubmitRequest(id=1, create_topics=created)]),
+        "Submit": admin_pb2.SubmitRequests(requests=[admin_pb2.SubmitRequest(id=1, create_topics=_creation())]),
     }
 
 
@@ -186,7 +199,7 @@ def good_requests(
         for service, requests in (
             ("VoterService", _voters(snapshot)),
             ("BrokerService", _brokers(broker_epoch, topic_id, offset, snapshot)),
-            ("AdminService", _operators()),
+            ("AdminService", {**_topics(), **_brokers_and_partitions(), **_quorum()}),
         )
         for method, request in requests.items()
     }
