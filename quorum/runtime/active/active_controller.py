@@ -331,6 +331,8 @@ class ActiveController:
         self._now_ms = now_ms
         if not self._is_far_ahead:
             self._go_on_with_something()
+        elif self._transaction.rest is not None:
+            self._given_up_if_late(self._transaction.rest)
         applied = self._state.applied
         self.story.applied(applied)
         for deferred in self._deferred.ready(applied):
@@ -387,15 +389,20 @@ class ActiveController:
 
     def _go_on_with_transaction(self, rest: FollowUp) -> None:
         """Decides the next slice of the open transaction, or aborts the transaction if its time is over."""
+        if not self._given_up_if_late(rest):
+            self._decide(rest)
+
+    def _given_up_if_late(self, rest: FollowUp) -> bool:
+        """Aborts the open transaction if its time is over; `rest` is its next slice. True if the transaction is given up."""
         late = self._transaction.lateness(self._now_ms)
         if not late:
-            self._decide(rest)
-            return
+            return False
         self._transaction.abort(late, self._now_ms)
         if rest.waiting is not None:
             text = f"the request was given up: {late}; nothing was done: send several smaller requests"
             refusal = Refused(ErrorCode.POLICY_VIOLATION, text)
             self._wait_confirmed(rest.waiting, refusal, rest.deadline_ms)
+        return True
 
     def make_snapshot(self, reason: str) -> None:
         """Appends a mark, so that every node writes a snapshot at the log's end (`marks`)."""

@@ -92,8 +92,12 @@ class OpenDecision:
             yield rest
 
     def next_deadline_ms(self) -> int | None:
-        """The time to call `late`."""
-        return None if self.rest is None or self.rest.waiting is None else self.rest.deadline_ms
+        """The time to call `late`, or the time at which the transaction has taken too long."""
+        rest, began_ms = self.rest, self._began_ms
+        if rest is None or began_ms is None:
+            return None
+        over_ms = began_ms + self._timeout_ms + 1
+        return over_ms if rest.waiting is None else min(over_ms, rest.deadline_ms)
 
     def lateness(self, now_ms: int) -> str:
         """Why the transaction must not go on; empty if it may."""

@@ -340,6 +340,31 @@ def test_a_transaction_that_takes_too_long_is_aborted() -> None:
     assert isinstance(lone.answers[again], CreateTopicsReply), "it was never done, so the same id is new"
 
 
+def test_a_transaction_that_waits_for_commits_too_long_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader rests until its records are applied, and nothing is applied. It looks at the time meanwhile: otherwise the next
+    commit, much later, would be the first to end the transaction.
+    """
+    monkeypatch.setattr(active_controller, "AHEAD_RECORDS_MAX", 10)
+    lone = started()
+    large = submit(lone, LARGE, identity())
+    began_ms = lone.now_ms
+    while lone.node.has_more_to_do:
+        lone.turn()
+    end, over_ms = lone.node.log.end, began_ms + CONFIG.controller.transaction_timeout_ms + 1
+    while lone.now_ms < over_ms:
+        deadline_ms = lone.node.next_deadline_ms()
+        assert deadline_ms is not None and lone.now_ms < deadline_ms <= over_ms, "a turn comes in time"
+        lone.now_ms = deadline_ms
+        assert lone.node.state.transaction is not None
+        lone.turn()
+    assert lone.node.state.transaction is None and written(lone.node, end) == [AbortTransaction]
+    assert large not in lone.answers and not lone.node.has_more_to_do
+    settle(lone)
+    code, text = refused_with(lone.answers[large])
+    assert (code, "nothing was done" in text) == (ErrorCode.POLICY_VIOLATION, True)
+    assert lone.node.state.committed.topic("large") is None
+
+
 class Bug(Exception):
     """A mistake in a decision."""
 
