@@ -58,15 +58,14 @@ def update_features(image: MetadataImage, command: UpdateFeatures, config: Contr
     """
     now = {update.name: level_of_feature(image, update.name) for update in command.updates}
     lowered = {update.name: update.level for update in command.updates if update.level < now[update.name]}
-    if command.clearing is None:
-        _check_levels(image, command, now)
-        if lowered:
-            looked_at = command.looked_at or LookedAt()
-            found = find_losses(image, lowered, looked_at, config.slice_partitions_max)
-            if found.names:
-                raise ControllerError(ErrorCode.FEATURE_UPDATE_FAILED, _loss(lowered, now, str(found)))
-            if not found.is_complete:
-                return Decision((), UpdateFeaturesReply(), replace(command, looked_at=looked_at))
+    _check_levels(image, command, now)  # in each slice: the nodes may have changed since the slice before
+    if lowered and command.clearing is None:
+        looked_at = command.looked_at or LookedAt()
+        found = find_losses(image, lowered, looked_at, config.slice_partitions_max)
+        if found.names:
+            raise ControllerError(ErrorCode.FEATURE_UPDATE_FAILED, _loss(lowered, now, str(found)))
+        if not found.is_complete:
+            return Decision((), UpdateFeaturesReply(), replace(command, looked_at=looked_at))
     return _written(
         image, command, lowered, [update for update in command.updates if update.level != now[update.name]], config
     )

@@ -65,7 +65,7 @@ class UpdateFeatures:
     looked_at: LookedAt | None = field(default=None, repr=False, compare=False)
     """For a downgrade that takes several turns: what the earlier turns have looked at."""
     clearing: Iterator[Piece] | None = field(default=None, repr=False, compare=False)
-    """For the end of eligible leader replicas: the pieces that are not decided yet. All checks are done."""
+    """For the end of eligible leader replicas: the pieces that are not decided yet. Nothing would be lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ import pytest
 
 from metadata_log.format.codec import encode_record
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NO_LEADER
+from metadata_log.format.ids import NO_LEADER, ReplicaKey
 from metadata_log.format.records import (
     BROKER_RESOURCE,
     ELR_VERSION,
+    METADATA_VERSION,
     TOPIC_RESOURCE,
     ClearElr,
     Config,
@@ -169,3 +170,20 @@ def test_fold_image_and_controller_agree() -> None:
     assert clearings and not any(isinstance(each, ClearElr) for each in cluster.log)
     assert any(each.leader is None and len(each.isr or ()) > 1 for each in clearings)
     assert NO_LEADER not in {each.leader for each in clearings}
+
+
+def test_the_nodes_are_looked_at_in_each_slice() -> None:
+    """Voter 11 is there from the second slice on, and does not support a level of the request: the request is refused, and the
+    transaction with it.
+    """
+    cluster = Recorded(SMALL_SLICES)
+    cluster.shrink(2, 1)
+    raised = UpdateFeatures((*OFF.updates, FeatureUpdate(METADATA_VERSION, 2, UpgradeType.UPGRADE)))
+    first = cluster.controller.decide(cluster.image, raised, cluster.now_ms)
+    cluster.fold(first)
+    following = first.then
+    assert first.transaction and isinstance(following, UpdateFeatures)
+    newcomer = replace(following, voters=(ReplicaKey(11, bytes(16)),))
+    with pytest.raises(ControllerError, match="controller 11 has not registered; nothing was done"):
+        cluster.controller.decide(cluster.image, newcomer, cluster.now_ms)
+    assert cluster.controller.decide(cluster.image, following, cluster.now_ms).records
