@@ -1,6 +1,8 @@
 """Reading a snapshot, with all checks: every CRC, the chain, the order of the parts, the count and the digest.
 
-The file is read in windows, and a batch's length is checked before memory is allocated for it.
+The file is read in windows, and a batch's length is checked before memory is allocated for it. The number of batches has no
+maximum, because the cluster has no maximum of partitions: a limit here would keep a node out of a cluster that has grown.
+Snapshots come from the node's own disk and from controllers of its cluster.
 
     read_snapshot    verifies the whole file before it returns the first record
     verify_snapshot  the same for a node, which believes the hashes in the columns of partitions
