@@ -2,7 +2,8 @@
 
     1  Each replica on a broker that is to be emptied moves to another broker.
     2  While two brokers differ by two replicas or more, one replica moves from the fullest broker to the emptiest.
-    3  A partition prefers another of its replicas, if that broker has at least two preferred leaderships less. No data moves.
+    3  A partition prefers another of its replicas, if that broker is online, is not to be emptied, and has at least two preferred
+       leaderships less. No data moves.
 
 Example. Brokers 1, 2 and 3 hold 40 replicas each, and broker 4 is new. The average is 30, so a plan needs at least 30 moves, and
 step 2 makes 30: ten from each old broker. No replica moves between two old brokers.
@@ -169,7 +170,8 @@ class _Search:
 
 
 def _spread_leaders(work: _Planner, only: frozenset[Place] | None) -> None:
-    """Step 3, for `only` these partitions; None: for all."""
+    """Step 3, for `only` these partitions; None: for all. A broker that is not online would lead none of them."""
+    usable = frozenset(work.givers)
     led = Counter(dict.fromkeys(work.givers, 0))
     led.update(replicas[0] for replicas in work.now.values())
     is_moved = True
@@ -177,7 +179,8 @@ def _spread_leaders(work: _Planner, only: frozenset[Place] | None) -> None:
         is_moved = False
         for place in sorted(work.now if only is None else only):
             first, *others = work.now[place]
-            best = min(others, key=lambda each: (led[each], each), default=first)
+            able = [each for each in others if each in usable]
+            best = min(able, key=lambda each: (led[each], each), default=first)
             if led[best] + 2 <= led[first]:
                 work.now[place] = (best, *[each for each in work.now[place] if each != best])
                 work.changed.add(place)

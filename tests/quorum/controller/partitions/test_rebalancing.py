@@ -80,6 +80,14 @@ def test_preferred_leaders_are_spread_without_a_move_of_data() -> None:
     assert Counter(replicas[0] for replicas in after(before, planned).values()) == {0: 2, 1: 2, 2: 2}
 
 
+def test_a_broker_that_is_not_online_becomes_preferred_nowhere() -> None:
+    """Broker 2 is fenced, and is preferred by no partition: it cannot lead, so the leaderships spread over 0 and 1 only."""
+    known = (*brokers(2), PlannedBroker(2, None, is_usable=False))
+    before: dict[Place, Replicas] = {("t", each): (0, 1, 2) for each in range(6)}
+    result = after(before, plan(known, before))
+    assert Counter(replicas[0] for replicas in result.values()) == {0: 3, 1: 3}
+
+
 def test_what_is_even_needs_no_plan() -> None:
     assert plan(brokers(3), {("t", each): (each % 3, (each + 1) % 3) for each in range(9)}) == {}
 
