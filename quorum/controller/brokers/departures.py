@@ -11,13 +11,13 @@ The departure is soft state. If the leadership is lost in step 2, every partitio
 begins a new departure when the broker is silent for a session.
 """
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from metadata_log.format.ids import NodeId, Offset
 from metadata_log.format.partition_state import ELR, ISR
 from metadata_log.format.records import PartitionChange
 from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.brokers.resting_walks import next_deadline_ms, resting
 from quorum.controller.partitions.broker_view import BrokerViews
 from quorum.controller.partitions.election_rules import keeps_elr
 from quorum.controller.partitions.walks import PartitionWalk, Visited
@@ -120,14 +120,10 @@ class Departures:
         """
         return offset > self._left_at.get(broker_id, -1) and offset >= self._began_at
 
-    def stalled(self, now_ms: int) -> Iterator[NodeId]:
+    def stalled(self, now_ms: int) -> list[NodeId]:
         """The brokers whose walk has rested for too long."""
-        for broker_id, (walk, _) in list(self._by_broker.items()):
-            if walk.last_step_ms + STALLED_WALK_MS <= now_ms:
-                yield broker_id
+        return resting(self._by_broker, STALLED_WALK_MS, now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """The time to call `stalled`."""
-        if not self._by_broker:
-            return None
-        return min(departure.walk.last_step_ms for departure in self._by_broker.values()) + STALLED_WALK_MS
+        return next_deadline_ms(self._by_broker, STALLED_WALK_MS)

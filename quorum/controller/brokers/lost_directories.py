@@ -15,7 +15,6 @@ The loss is soft state. If the leadership is lost in step 2, the registration st
 every fetch: the next controller begins again.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from metadata_log.format.ids import NodeId, Uuid
@@ -23,6 +22,7 @@ from metadata_log.format.partition_state import DIRECTORIES, ELR, ISR, REPLICAS
 from metadata_log.format.records import BrokerRegistrationChange, PartitionChange, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.departures import STALLED_WALK_MS
+from quorum.controller.brokers.resting_walks import next_deadline_ms, resting
 from quorum.controller.partitions.broker_view import BrokerViews
 from quorum.controller.partitions.election_rules import keeps_elr
 from quorum.controller.partitions.walks import PartitionWalk, Visited
@@ -98,14 +98,10 @@ class LostDirectories:
         story: tuple[Happening, ...] = (told, *walk.story(StateReason.LOG_DIRECTORIES_LOST))
         return Decision((*changes, change), BrokerContactReply(), happenings=story)
 
-    def stalled(self, now_ms: int) -> Iterator[NodeId]:
+    def stalled(self, now_ms: int) -> list[NodeId]:
         """The brokers whose walk has rested for too long."""
-        for broker_id, (walk, _) in list(self._by_broker.items()):
-            if walk.last_step_ms + STALLED_WALK_MS <= now_ms:
-                yield broker_id
+        return resting(self._by_broker, STALLED_WALK_MS, now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """The time to call `stalled`."""
-        if not self._by_broker:
-            return None
-        return min(loss.walk.last_step_ms for loss in self._by_broker.values()) + STALLED_WALK_MS
+        return next_deadline_ms(self._by_broker, STALLED_WALK_MS)

@@ -34,6 +34,7 @@ from metadata_log.format.records import (
 )
 from metadata_log.format.records.levels import RECORD_LEVELS
 from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.brokers.resting_walks import next_deadline_ms, resting
 from quorum.controller.brokers.returns import Returns
 from quorum.controller.brokers.state_records import StateRecords
 from quorum.controller.partitions.broker_view import BrokerViews
@@ -174,16 +175,13 @@ class Modes:
 
         The broker may lead again, perhaps instead of another broker in maintenance, so the controller looks at all partitions.
         """
-        for broker_id, drain in list(self._drains.items()):
-            if drain.walk.last_step_ms + ABANDONED_MS <= now_ms:
-                self._forget(broker_id)
-                self._returns.begin_look(image, now_ms)
+        for broker_id in resting(self._drains, ABANDONED_MS, now_ms):
+            self._forget(broker_id)
+            self._returns.begin_look(image, now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """The time to call `drop_abandoned`."""
-        if not self._drains:
-            return None
-        return min(drain.walk.last_step_ms for drain in self._drains.values()) + ABANDONED_MS
+        return next_deadline_ms(self._drains, ABANDONED_MS)
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
