@@ -355,7 +355,7 @@ class Node:
             case fx.HighWatermarkAdvanced():
                 return  # applied when the turn settles
             case fx.ReadsConfirmed(token):
-                self.active.reads_confirmed(token)
+                self.active.answers.confirmed(token)
             case fx.RefuseFailed():
                 self._peer_messages.refuse_failed(effect)
             case fx.StopNode(reason):

@@ -1,4 +1,4 @@
-"""The active controller: decides commands, confirms reads, keeps the brokers' sessions, and answers brokers (`broker_feed`).
+"""The active controller: decides commands, keeps brokers' sessions, and answers clients (`answers`) and brokers (`broker_feed`).
 
 An elected node is not active yet. It becomes active after it has committed the first record of its epoch, and has applied all
 records below: then its image contains every promise of earlier leaders, and the controller may decide by the image (KIP-595: the
@@ -9,16 +9,14 @@ state machine learns of its leadership only after it has passed the start of the
 A broker that fetches too early receives "not ready": the broker waits, and neither drops records nor loads a snapshot.
 """
 
-from typing import TypeAlias
-
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import Epoch, Offset
+from metadata_log.format.ids import Epoch
 from metadata_log.format.records import METADATA_VERSION
 from quorum.controller.controller import Controller
-from quorum.controller.protocol.commands import BrokerContact, Command, CommandReply, RegisterControllerCommand
+from quorum.controller.protocol.commands import BrokerContact, Command, RegisterControllerCommand
 from quorum.controller.protocol.feature_commands import BootstrapFeatures
 from quorum.core.protocol.deadlines import soonest
-from quorum.core.protocol.inputs import ConfirmReads
+from quorum.runtime.active.answers import Answers
 from quorum.runtime.active.broker_feed import BrokerFeed
 from quorum.runtime.active.decisions import Deciding, DecisionFailed
 from quorum.runtime.active.marks import MARK_REASON_CHARS_MAX, Marks
@@ -28,8 +26,6 @@ from quorum.runtime.active.transactions import OpenDecision
 from quorum.runtime.active.waiting_room import (
     COPIES_MAX,
     ClientRequest,
-    Deferred,
-    DeferredAnswers,
     FollowUp,
     FollowUps,
     WaitingRoom,
@@ -40,12 +36,11 @@ from quorum.runtime.protocol.requests import (
     FetchResult,
     LeaderHint,
     MetadataFetched,
-    ReadView,
     Refused,
     SnapshotMarked,
 )
 from quorum.runtime.protocol.tallies import Tallies
-from quorum.runtime.protocol.world import Answer, BrokerFetch, Read, ReplyTo, Submission
+from quorum.runtime.protocol.world import BrokerFetch, Read, Submission
 
 WAITING_MAX = 10_000
 """Maximum number of requests that wait to be begun; further requests are refused."""
@@ -71,8 +66,6 @@ GOES_ON = "the request takes longer than its deadline allows, and goes on"
 BEHIND_ANOTHER = "an earlier request with the same id has not ended in time"
 EXPIRED = "the deadline of the request passed before this controller began it; nothing was done, try again"
 
-Pending: TypeAlias = CommandReply | SnapshotMarked | Refused | None
-
 
 class ActiveController:
     """The active controller of a node, switched on and off with the leadership. It runs inside of turns, and never blocks.
@@ -90,7 +83,7 @@ class ActiveController:
         self._proposals = proposals
         self._deciding = Deciding(parts, controller, proposals, self.story)
         self.accidents = self._deciding.accidents
-        self._deferred = DeferredAnswers()
+        self.answers = Answers(parts, controller)
         self._feed = BrokerFeed(parts, controller)
         self._waiting = WaitingRoom()
         self._follow_ups = FollowUps()
@@ -98,7 +91,6 @@ class ActiveController:
             parts.state, self._deciding, tallies, parts.config.controller.transaction_timeout_ms
         )
         self.marks = Marks(parts, self._deciding, self._transaction)
-        self._read_token = 0
         self._now_ms = 0
 
     # --- leadership ------------------------------------------------------------------------------------------------
@@ -136,9 +128,7 @@ class ActiveController:
         if not self.on:
             return
         self.on = False
-        for deferred in self._deferred.drain():
-            refusal = unknown_outcome(why) if deferred.wrote else Refused(ErrorCode.NOT_CONTROLLER, why, hint)
-            self._world.reply(deferred.reply_to, refusal)
+        self.answers.end(why, hint)
         self._feed.end(Refused(ErrorCode.NOT_CONTROLLER, why, hint))
         rest = self._transaction.drop()
         for follow_up in (*self._follow_ups.drain(), *([rest] if rest else [])):
@@ -170,7 +160,7 @@ class ActiveController:
         elif isinstance(event, Submission):
             self._submit(FollowUp(event.command, event.reply_to, event.deadline_ms, event.identity, is_begun=False))
         elif isinstance(event, Read):
-            self._wait_confirmed(event.reply_to, None, event.deadline_ms)
+            self.answers.wait_confirmed(event.reply_to, None, event.deadline_ms)
         elif len(event.reason) > MARK_REASON_CHARS_MAX:
             text = f"a reason of {len(event.reason)} characters; at most {MARK_REASON_CHARS_MAX}; nothing was done"
             self._world.reply(event.reply_to, Refused(ErrorCode.INVALID_REQUEST, text))
@@ -183,7 +173,7 @@ class ActiveController:
             except DecisionFailed as failed:
                 self._world.reply(event.reply_to, failed.refusal())
                 return
-            self._wait(event.reply_to, end, SnapshotMarked(end), event.deadline_ms, wrote=True)
+            self.answers.wait(event.reply_to, end, SnapshotMarked(end), event.deadline_ms, wrote=True)
 
     def register(self, command: RegisterControllerCommand, now_ms: int) -> None:
         """Decides on a controller's registration. Raises Refused and DecisionFailed: nothing was done, and the node leads on.
@@ -224,7 +214,7 @@ class ActiveController:
             # A refusal such as "already exists" may depend on uncommitted records, so a refusal waits like an answer.
             if reply_to is not None:
                 refusal = unknown_outcome(f"cut short: {refused.message}") if wrote else refused
-                self._wait_confirmed(reply_to, refusal, deadline_ms, wrote=wrote)
+                self.answers.wait_confirmed(reply_to, refusal, deadline_ms, wrote=wrote)
             return
         wrote = wrote or decided.wrote
         if decided.then is not None:
@@ -236,34 +226,13 @@ class ActiveController:
             return
         self._transaction.ended()
         if reply_to is not None and decided.end is not None:
-            self._wait(reply_to, decided.end, decided.reply, deadline_ms, wrote=True)
+            self.answers.wait(reply_to, decided.end, decided.reply, deadline_ms, wrote=True)
         elif reply_to is not None:
-            self._wait_confirmed(reply_to, decided.reply, deadline_ms, wrote=wrote)
+            self.answers.wait_confirmed(reply_to, decided.reply, deadline_ms, wrote=wrote)
 
     def _abort_if_open(self, why: str) -> None:
         if self._transaction.is_open:
             self._transaction.abort(why, self._now_ms)
-
-    def _wait(
-        self,
-        reply_to: ReplyTo,
-        offset: Offset,
-        reply: Pending,
-        deadline_ms: int,
-        *,
-        wrote: bool = False,
-        token: int = 0,
-    ) -> None:
-        self._deferred.add(Deferred(reply_to, offset, reply, token, wrote), deadline_ms)
-
-    def _wait_confirmed(self, reply_to: ReplyTo, reply: Pending, deadline_ms: int, *, wrote: bool = False) -> None:
-        """Defers the reply until all present records are committed, and a majority has confirmed the leadership."""
-        self._read_token += 1
-        self._wait(reply_to, self._log.end, reply, deadline_ms, wrote=wrote, token=self._read_token)
-        self._step(ConfirmReads(self._read_token))
-
-    def reads_confirmed(self, token: int) -> None:
-        self._deferred.confirm(token)
 
     # --- brokers ---------------------------------------------------------------------------------------------------
 
@@ -312,10 +281,7 @@ class ActiveController:
             self._world.reply(waiting.reply_to, Refused(ErrorCode.NOT_READY, EXPIRED))
         if not self.on:
             return
-        for deferred in self._deferred.deadlines.expired(now_ms):
-            why = "no majority has confirmed the request in time"
-            unwritten = Refused(ErrorCode.NOT_READY, f"{why}; nothing was done")
-            self._world.reply(deferred.reply_to, unknown_outcome(why) if deferred.wrote else unwritten)
+        self.answers.refuse_expired()
         for late in (*self._follow_ups.late(now_ms), *self._transaction.late(now_ms)):
             assert late.waiting is not None
             self._world.reply(late.waiting, unknown_outcome(GOES_ON if late.is_begun else BEHIND_ANOTHER))
@@ -333,13 +299,8 @@ class ActiveController:
             self._go_on_with_something()
         elif self._transaction.rest is not None:
             self._given_up_if_late(self._transaction.rest)
-        applied = self._state.applied
-        self.story.applied(applied)
-        for deferred in self._deferred.ready(applied):
-            reply: Answer | None = deferred.reply
-            if reply is None:
-                reply = ReadView(applied, self._state.committed, self.controller, now_ms)
-            self._world.reply(deferred.reply_to, reply)
+        self.story.applied(self._state.applied)
+        self.answers.send_ready()
         if self._feed.settle(now_ms):
             self.marks.append_if_due(now_ms, wall_ms)
 
@@ -401,7 +362,7 @@ class ActiveController:
         if rest.waiting is not None:
             text = f"the request was given up: {late}; nothing was done: send several smaller requests"
             refusal = Refused(ErrorCode.POLICY_VIOLATION, text)
-            self._wait_confirmed(rest.waiting, refusal, rest.deadline_ms)
+            self.answers.wait_confirmed(rest.waiting, refusal, rest.deadline_ms)
         return True
 
     def make_snapshot(self, reason: str) -> None:
@@ -421,7 +382,7 @@ class ActiveController:
             return self._waiting.deadlines.next_ms()
         return soonest(
             self._waiting.deadlines.next_ms(),
-            self._deferred.deadlines.next_ms(),
+            self.answers.next_deadline_ms(),
             self._follow_ups.next_deadline_ms(),
             self._transaction.next_deadline_ms(),
             self._feed.next_deadline_ms(),

@@ -1,12 +1,5 @@
-"""Holds waiting callers, each with a deadline. Requests wait until a new active controller begins them, answers wait for a
-commit, reads for a confirmation, and brokers' fetches for new records.
-
-An answer leaves when its records are committed *and applied on this node*. A read, and a decision without records, wait for two
-things: the offset at the end of the log when they were made, because they may have seen uncommitted records; and a round in which
-a majority confirms the leadership. Counter-example without the confirmation:
-    1. leader 1 is paused; node 2 is elected, and deletes the topic `orders`;
-    2. leader 1 wakes up, does not know of the election, and gets a read of `orders`;
-    3. leader 1 would show a topic whose deletion was acknowledged before the read.
+"""Holds waiting callers, each with a deadline. Requests wait until a new active controller begins them, the rest of a long
+decision waits for its next turn, and brokers' fetches wait for new records. (Answers that wait for a commit: `answers`.)
 """
 
 import heapq
@@ -16,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NodeId, Offset, Uuid
-from quorum.controller.protocol.commands import Command, CommandReply
+from metadata_log.format.ids import NodeId, Uuid
+from quorum.controller.protocol.commands import Command
 from quorum.controller.protocol.request_outcomes import RequestIdentity
-from quorum.runtime.protocol.requests import MetadataFetch, Refused, SnapshotMarked
+from quorum.runtime.protocol.requests import MetadataFetch, Refused
 from quorum.runtime.protocol.world import Read, ReplyTo, SnapshotWanted, Submission
 
 
@@ -58,63 +51,6 @@ class Deadlines(Generic[W]):
 
     def clear(self) -> None:
         self._heap.clear()
-
-
-@dataclass(slots=True)
-class Deferred:
-    """A caller whose answer waits. `reply` is None for a read: the answer is the image at the time of the answer."""
-
-    reply_to: ReplyTo
-    offset: Offset
-    """The node must have applied all records below this offset before the answer leaves."""
-    reply: CommandReply | SnapshotMarked | Refused | None
-    token: int = 0
-    """The number of the read round that must be confirmed; 0: none."""
-    wrote: bool = False
-    """True if the log has records of the caller: if the leadership ends now, the outcome is unknown."""
-    done: bool = False
-
-
-class DeferredAnswers:
-    """The deferred answers, in the order of their offsets, with deadlines."""
-
-    def __init__(self) -> None:
-        self.deadlines: Deadlines[Deferred] = Deadlines()
-        self._queue: deque[Deferred] = deque()
-        self._confirmed = 0
-
-    def add(self, deferred: Deferred, deadline_ms: int) -> None:
-        assert not self._queue or self._queue[-1].offset <= deferred.offset
-        self._queue.append(deferred)
-        self.deadlines.add(deferred, deadline_ms)
-
-    def confirm(self, token: int) -> None:
-        """Takes note that every read round up to `token` is confirmed."""
-        self._confirmed = max(self._confirmed, token)
-
-    def ready(self, applied: Offset) -> Iterator[Deferred]:
-        """Yields the callers that may be answered now, in order. A caller without its round does not delay later callers."""
-        unconfirmed: list[Deferred] = []
-        while self._queue and self._queue[0].offset <= applied:
-            deferred = self._queue.popleft()
-            if deferred.done:
-                continue
-            if deferred.token > self._confirmed:
-                unconfirmed.append(deferred)
-            else:
-                deferred.done = True
-                yield deferred
-        self._queue.extendleft(reversed(unconfirmed))
-
-    def drain(self) -> Iterator[Deferred]:
-        """Yields and removes all callers, because the leadership has ended."""
-        for deferred in self._queue:
-            if not deferred.done:
-                deferred.done = True
-                yield deferred
-        self._queue.clear()
-        self.deadlines.clear()
-        self._confirmed = 0
 
 
 def unknown_outcome(why: str) -> Refused:

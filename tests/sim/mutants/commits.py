@@ -19,10 +19,10 @@ from quorum.core.protocol.progress import ReplicaProgress
 from quorum.core.protocol.reads import ReadRounds
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Follower, Leader
-from quorum.runtime.active import active_controller
+from quorum.runtime.active import active_controller, answers
 from quorum.runtime.active.active_controller import ActiveController
+from quorum.runtime.active.answers import Answers, Deferred, DeferredAnswers
 from quorum.runtime.active.decisions import Deciding, Prepared
-from quorum.runtime.active.waiting_room import Deferred, DeferredAnswers
 from quorum.runtime.local_reads import LocalReads
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.requests import ReadView, Refused
@@ -99,7 +99,7 @@ def _append_one_by_one(self: Deciding, decision: Decision, records: Sequence[Met
 
 def _take_back_what_takes_long(self: ActiveController, now_ms: int, wall_ms: int) -> None:
     _settle(self, now_ms, wall_ms)
-    until_ms = self._deferred.deadlines.next_ms()
+    until_ms = self.answers.next_deadline_ms()
     if until_ms is not None and until_ms - now_ms < 600:
         self._log.truncate(self._state.applied)
 
@@ -154,22 +154,17 @@ def _acknowledge_unflushed() -> Iterator[None]:
 
 # --- reads and answers -----------------------------------------------------------------------------------------------
 
-_wait_confirmed = ActiveController._wait_confirmed
+_wait_confirmed = Answers.wait_confirmed
 _confirm, _echoed = ReadRounds.confirm, ReplicaProgress.echoed
 
 
 def _read_at_once(
-    self: ActiveController,
-    reply_to: ReplyTo,
-    reply: active_controller.Pending,
-    deadline_ms: int,
-    *,
-    wrote: bool = False,
+    self: Answers, reply_to: ReplyTo, reply: answers.Pending, deadline_ms: int, *, wrote: bool = False
 ) -> None:
     if reply is not None:
         _wait_confirmed(self, reply_to, reply, deadline_ms, wrote=wrote)
         return
-    view = ReadView(self._state.applied, self._state.committed, self.controller, self._now_ms)
+    view = ReadView(self._state.applied, self._state.committed, self._controller, self._time.now_ms)
     self._world.reply(reply_to, view)
 
 
@@ -199,6 +194,15 @@ def _followed_when_heard(self: ReplicaProgress, read_token: int) -> None:
 
 def _refuse_for_good(why: str) -> Refused:
     return Refused(ErrorCode.NOT_READY, f"{why}: nothing was done")
+
+
+@contextmanager
+def _report_as_refused() -> Iterator[None]:
+    with (
+        patched(active_controller, "unknown_outcome", _refuse_for_good),
+        patched(answers, "unknown_outcome", _refuse_for_good),
+    ):
+        yield
 
 
 def _answer_before_commit(self: DeferredAnswers, applied: Offset) -> Iterator[Deferred]:
@@ -260,7 +264,7 @@ COMMITS: dict[str, Mutant] = {
     ),
     "stale-read": Mutant(
         "a leader answers reads without asking whether it still leads",
-        _patch(ActiveController, "_wait_confirmed", _read_at_once),
+        _patch(Answers, "wait_confirmed", _read_at_once),
     ),
     "read-proven-by-an-old-echo": Mutant(
         "a read is confirmed by what a follower has sent before it came (Raft 6.4)",
@@ -288,6 +292,6 @@ COMMITS: dict[str, Mutant] = {
     ),
     "unknown-called-refused": Mutant(
         "an unknown outcome is reported as certainly not done",
-        _patch(active_controller, "unknown_outcome", _refuse_for_good),
+        _report_as_refused,
     ),
 }
