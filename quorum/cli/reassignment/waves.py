@@ -32,6 +32,11 @@ REQUEST_PARTITIONS_MAX: Final = 1_000
 _PAUSE_S: Final = 0.5
 """How long to wait between two waves."""
 _pause: Final = asyncio.sleep
+_GIVEN_UP: Final = (
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    "another request has cancelled the reassignment, or has given it another target",
+)
+_ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition was deleted meanwhile")
 
 
 @dataclass
@@ -44,6 +49,8 @@ class Outcome:
     failed: dict[Place, admin_pb2.ReassignmentResult] = field(default_factory=dict)
     moving: set[Place] = field(default_factory=set)
     """The begun partitions that are not finished."""
+    targets: dict[Place, Set[int]] = field(default_factory=dict)
+    """The replicas that each partition shall have."""
     ongoing: dict[Place, admin_pb2.OngoingReassignment] = field(default_factory=dict)
     """The progress of each moving partition; empty after a dry run."""
     inactive: dict[int, str] = field(default_factory=dict)
@@ -119,7 +126,8 @@ async def carry_out(
 
     `earlier`: partitions in reassignment that the plan leaves as they are. They count, and the command waits for them, too.
     """
-    outcome, asked = Outcome(begun=_results(earlier - plan.keys())), list(plan)
+    targets: dict[Place, Set[int]] = {place: frozenset(replicas) for place, replicas in plan.items() if replicas}
+    outcome, asked = Outcome(begun=_results(earlier - plan.keys()), targets=targets), list(plan)
     total = len(plan.keys() | earlier)
     loop = asyncio.get_running_loop()
     deadline_s, line_s = loop.time() + (wait_s or 0), loop.time() + progress.LINE_S
@@ -139,6 +147,8 @@ async def carry_out(
             progress.draw(outcome.counts(), total)
             outcome.is_late = not is_over and loop.time() >= deadline_s
         if is_over or outcome.is_late:
+            if wait_s is not None and not dry_run:
+                await _find_given_up(client, outcome)
             outcome.inactive = await inactive_brokers(client) if outcome.ongoing else {}
             return outcome
         if loop.time() >= line_s:
@@ -179,3 +189,26 @@ async def _look(client: AdminClient, outcome: Outcome, *, dry_run: bool) -> None
         (each.topic, each.partition): each for each in found if (each.topic, each.partition) in outcome.begun
     }
     outcome.moving = set(outcome.ongoing)
+    for place, each in outcome.ongoing.items():
+        outcome.targets.setdefault(place, frozenset(each.replicas) - frozenset(each.removing_replicas))
+
+
+async def _find_given_up(client: AdminClient, outcome: Outcome) -> None:
+    """Counts a partition as failed that is in reassignment no more, and does not have the wanted replicas."""
+    from quorum_rpc.v1 import admin_pb2
+
+    from quorum.wire.convert.errors import error
+
+    ended = [place for place in outcome.begun if place not in outcome.moving and place in outcome.targets]
+    if not ended:
+        return
+    found: dict[Place, Set[int]] = {}
+    async for topic in client.described_topics(list(dict.fromkeys(name for name, _ in ended))):
+        for each in topic.partitions:
+            found[topic.name, each.partition] = frozenset(each.replicas) - frozenset(each.removing_replicas)
+    for place in sorted(ended):
+        if found.get(place) == outcome.targets[place]:
+            continue
+        why = error(*(_GIVEN_UP if place in found else _ABSENT))
+        del outcome.begun[place]
+        outcome.failed[place] = admin_pb2.ReassignmentResult(topic=place[0], partition=place[1], error=why)

@@ -198,6 +198,31 @@ def in_time_of(node: FakeNode, after: int) -> Callable[[float], Awaitable[None]]
     return pause
 
 
+async def test_a_move_that_another_request_has_ended_is_not_finished(
+    client: AdminClient, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Meanwhile t-0 is cancelled, t-1 gets another target, and t-2 finishes. An earlier move of t-3 is cancelled, too."""
+    node.cluster.controller = Controller(ControllerConfig(), random.Random(1))
+    node.cluster.controller.activate(node.cluster.image, node.cluster.now_ms)
+    node.cluster.run(AlterPartitionReassignments((Reassignment("t", 3, (2, 1)),)))
+
+    async def pause(_: float) -> None:
+        others = (Reassignment("t", 0, None), Reassignment("t", 1, (0, 2)), Reassignment("t", 3, None))
+        node.cluster.run(AlterPartitionReassignments(others))
+        all_in_sync(node.cluster)
+
+    monkeypatch.setattr(waves, "_pause", pause)
+    plan = {place: replicas for place, replicas in PLAN.items() if place != ("t", 3)}
+    outcome = await carry_out(client, plan, earlier={("t", 3)}, wait_s=60)
+    assert outcome.counts() == {"finished": 1, "moving": 0, "waiting": 0, "failed": 3}
+    assert [(row["partition"], row["error"]) for row in outcome.rows()] == [
+        (0, "NO_REASSIGNMENT_IN_PROGRESS"),
+        (1, "NO_REASSIGNMENT_IN_PROGRESS"),
+        (3, "NO_REASSIGNMENT_IN_PROGRESS"),
+    ]
+    assert outcome.exit_code == 1 and "cancelled" in outcome.rows()[0]["message"]
+
+
 async def test_a_dry_run_begins_nothing(client: AdminClient, node: FakeNode) -> None:
     """It counts as the real run would."""
     before = node.cluster.image.offset
