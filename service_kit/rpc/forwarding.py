@@ -117,7 +117,7 @@ class Forwarder:
             why = str(e) or "no connection in time"
             raise NoAnswer(f"{target} cannot be reached: {why}", never_sent=True, is_read=is_read) from e
         except _Stopped:
-            pass  # nothing was sent yet, and the next line says so: only a forwarder that stops raises _Stopped
+            raise _not_asked(target, is_read) from None
         self._check_not_stopping(target, is_read)
         asked, left_s = type(request)(), max(0.0, deadline_s - loop.time())
         asked.CopyFrom(request)
@@ -158,9 +158,7 @@ class Forwarder:
 
     def _check_not_stopping(self, target: str, is_read: bool) -> None:
         if self._stopping:
-            raise NoAnswer(
-                f"{target} was not asked, because this node is shutting down", never_sent=True, is_read=is_read
-            )
+            raise _not_asked(target, is_read)
 
     async def stop(self, grace_s: float) -> None:
         """Takes no more requests. Forwarded requests get `grace_s` seconds more, and then end with NoAnswer."""
@@ -203,3 +201,7 @@ def claimed_principal(context: Any) -> str | None:
         if key == PRINCIPAL:
             return bytes(value).decode("utf-8", "replace")[:PRINCIPAL_CHARS_MAX]
     return None
+
+
+def _not_asked(target: str, is_read: bool) -> NoAnswer:
+    return NoAnswer(f"{target} was not asked, because this node is shutting down", never_sent=True, is_read=is_read)

@@ -187,15 +187,21 @@ class _Handler:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        deadline_s = asyncio.get_running_loop().time() + REQUEST_TIMEOUT_S
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+            async with asyncio.timeout_at(deadline_s):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(_reply(head, self._answer))
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+            return  # the client is slow, sends too much, or is gone: the connection is ended, and no answer would help
+        reply = _reply(head, self._answer)  # an error here is no error of the client: asyncio logs it with the task
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                writer.write(reply)
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
-            pass  # the client is slow, sends too much, or is gone: the connection is ended, and no answer would help
+        except OSError:
+            return  # the client is slow or gone: the connection is ended
 
 
 def _reply(head: bytes, answer: Callable[[str], Answer]) -> bytes:

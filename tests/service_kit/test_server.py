@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import socket
 from collections import Counter
@@ -311,6 +312,22 @@ async def test_the_http_side_closes_what_it_has_accepted_however_far_it_got() ->
                     assert await reader.read() == b""
             writer.close()
             await handler.close()
+
+
+async def test_a_failed_answer_over_http_is_logged() -> None:
+    """A number that cannot be read is an OSError, as a client that is gone: only the client's errors are left aside."""
+
+    def fails(_: object) -> float:
+        raise OSError("cannot read /proc")
+
+    metrics = Metrics()
+    metrics.add_table([Metric("files", Kind.GAUGE, "The files.", fails)], lambda: None)
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(str(context.get("exception"))))
+    async with serving_http(ANY, Health(), metrics) as port:
+        assert await getter(port)(b"GET /metrics HTTP/1.1\r\n\r\n") == (0, b"")
+    gc.collect()  # asyncio tells of a task's error when the task is deleted
+    assert told == ["cannot read /proc"]
 
 
 async def test_http_rubbish() -> None:
