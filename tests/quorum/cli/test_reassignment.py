@@ -328,11 +328,8 @@ async def test_topics_are_put_on_some_brokers_at_once(port: int, node: FakeNode)
 
     generated = await run("partitions", "reassign", "generate", "--topic", "t", "--onto", 1, "--onto", 2, "-o", "json")
     assert [set(each["replicas"]) for each in generated.document["partitions"]] == [{1, 2}] * 4
-    waiting = asyncio.create_task(run("partitions", "rebalance", "--onto", 2, "--execute", "--wait", "-o", "json"))
-    while not waiting.done():
-        await asyncio.sleep(0.05)
-        all_in_sync(node.cluster)
-    done = await waiting
+    node.after_change = lambda: all_in_sync(node.cluster)
+    done = await run("partitions", "rebalance", "--onto", 2, "--execute", "--wait", "-o", "json")
     assert (done.exit_code, done.document["finished"]) == (0, 2), done
     assert (await run("partitions", "rebalance", "--onto", 9)).exit_code == 3
     assert (await run("partitions", "rebalance", "--plan", "--wait")).exit_code == 2
@@ -362,6 +359,8 @@ async def test_a_wait_that_ends_before_the_moves_says_what_goes_on(port: int, no
     late = await run(*wait, "--timeout", 0.1)
     assert late.exit_code == 5 and "not finished in time: 2 partitions moving, 2 partitions waiting" in late.stderr
     all_in_sync(node.cluster)
+    begun = asyncio.Event()
+    node.after_change = begun.set
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -372,8 +371,9 @@ async def test_a_wait_that_ends_before_the_moves_says_what_goes_on(port: int, no
         stderr=asyncio.subprocess.PIPE,
         preexec_fn=_ctrl_c_ends_a_process,
     )
-    while not any(partition.adding_replicas for partition in node.cluster.partitions("t")):
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(20):
+        await begun.wait()
+    assert any(partition.adding_replicas for partition in node.cluster.partitions("t"))
     process.send_signal(signal.SIGINT)
     _, stderr = await process.communicate()
     assert process.returncode == 130

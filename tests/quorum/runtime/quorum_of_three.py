@@ -30,7 +30,9 @@ from snapshots.store import SnapshotStore
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Looks again and again; fails after 20 s."""
+    """Looks again and again, because the controllers run by the real clock, and a condition may concern any of them. Fails after
+    20 s.
+    """
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.01)

@@ -80,6 +80,8 @@ class FakeNode:
         self.target = ""
         """Where it is served, if whoever serves it says so."""
         self.identities: list[RequestIdentity | None] = []
+        self.after_change: Callable[[], None] = lambda: None
+        """Called after each decided command, before its answer leaves."""
         self.answer_fetch: Callable[[FetchRequest], FetchResponse] = lambda request: FetchResponse(
             ErrorCode.NONE, 1, 1, request.number
         )
@@ -120,9 +122,11 @@ class FakeNode:
         self.identities.append(identity)
         self._maybe_refuse()
         try:
-            return self.cluster.run(command).reply
+            reply = self.cluster.run(command).reply
         except ControllerError as e:
             raise Refused(e.code, e.message) from e
+        self.after_change()
+        return reply
 
     def begin(
         self,
