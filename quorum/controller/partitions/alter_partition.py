@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Final
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NodeId, id_shown
+from metadata_log.format.ids import NodeId
 from metadata_log.format.partition_state import (
     ISR,
     LEADER,
@@ -36,6 +36,7 @@ from metadata_log.format.records import RECOVERED, RECOVERING, PartitionChange, 
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.election_rules import ElectionRules
+from quorum.controller.partitions.named_partitions import of_topic_id
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
 from quorum.controller.partitions.reassignment.reassignments import finished_story
 from quorum.controller.protocol.commands import (
@@ -149,15 +150,7 @@ def _alter(
     view: BrokerView,
     config: ControllerConfig,
 ) -> tuple[PartitionState, PartitionChange | None]:
-    topic = image.topic_by_id(alteration.topic_id)
-    if topic is None:
-        raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {id_shown(alteration.topic_id)}")
-    state = topic.state(alteration.partition)
-    if state is None:
-        raise Rejected(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {topic.name!r} has no partition {alteration.partition}: it has {topic.partition_count}",
-        )
+    topic, state = of_topic_id(image, alteration.topic_id, alteration.partition)
     isr = tuple(member.broker_id for member in alteration.new_isr)
     if _is_retry(image, state, command, alteration):
         return state, None

@@ -26,6 +26,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.election_rules import ElectionRules
+from quorum.controller.partitions.named_partitions import named_twice, of_topic_id
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
 from quorum.controller.partitions.reassignment.reassignments import finished_story
 from quorum.controller.partitions.replica_moves import ReplicaMoves
@@ -88,12 +89,10 @@ def _check_request(command: AssignReplicasToDirs) -> None:
             f"the request assigns {len(command.assignments):,} replicas; at most {ASSIGNMENTS_MAX:,} are allowed; "
             f"nothing was done",
         )
-    seen: set[tuple[Uuid, int]] = set()
-    for topic_id, partition, _ in command.assignments:
-        if (topic_id, partition) in seen:
-            text = f"partition {partition} of topic {id_shown(topic_id)} is named twice; nothing was done"
-            raise ControllerError(ErrorCode.INVALID_REQUEST, text)
-        seen.add((topic_id, partition))
+    twice = named_twice([(topic_id, partition) for topic_id, partition, _ in command.assignments])
+    if twice is not None:
+        text = f"partition {twice[1]} of topic {id_shown(twice[0])} is named twice; nothing was done"
+        raise ControllerError(ErrorCode.INVALID_REQUEST, text)
 
 
 def _assign(
@@ -120,15 +119,7 @@ def _assign(
 
 
 def _found(image: MetadataImage, broker_id: NodeId, wanted: DirectoryAssignment) -> tuple[TopicImage, PartitionState]:
-    topic = image.topic_by_id(wanted.topic_id)
-    if topic is None:
-        raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {id_shown(wanted.topic_id)}")
-    state = topic.state(wanted.partition)
-    if state is None:
-        raise Rejected(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {topic.name!r} has no partition {wanted.partition}: it has {topic.partition_count}",
-        )
+    topic, state = of_topic_id(image, wanted.topic_id, wanted.partition)
     if broker_id not in state[REPLICAS]:
         raise Rejected(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -26,6 +26,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.election_rules import ElectionRules
+from quorum.controller.partitions.named_partitions import check_count, check_once, of_topic
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
 from quorum.controller.partitions.target_replicas import former_of
 from quorum.controller.protocol.config import ControllerConfig
@@ -84,12 +85,7 @@ def _story(results: list[ElectionResult], changes: list[PartitionChange]) -> tup
 
 
 def _check_request(command: ElectLeaders, config: ControllerConfig) -> None:
-    limit, places = config.partitions_per_request_max, command.partitions
-    if len(places) > limit:
-        raise ControllerError(
-            ErrorCode.POLICY_VIOLATION,
-            f"the request names {len(places):,} partitions; at most {limit:,} are allowed; nothing was done",
-        )
+    check_count(len(command.partitions), config)
     names_leader = command.leader_id != NO_LEADER
     if command.election_type is ElectionType.DESIGNATED and not names_leader:
         text = "an election of the type DESIGNATED needs leader_id, the broker that shall lead; nothing was done"
@@ -99,14 +95,7 @@ def _check_request(command: ElectLeaders, config: ControllerConfig) -> None:
             "an election of the type PREFERRED takes no leader_id: DESIGNATED elects a given broker; nothing was done"
         )
         raise ControllerError(ErrorCode.INVALID_REQUEST, text)
-    seen: set[TopicPartition] = set()
-    for place in places:
-        if place in seen:
-            raise ControllerError(
-                ErrorCode.INVALID_REQUEST,
-                f"partition {place.partition} of topic {place.topic!r} is named twice; nothing was done",
-            )
-        seen.add(place)
+    check_once(command.partitions)
 
 
 def may_return_to_preferred(state: PartitionState, view: BrokerView) -> bool:
@@ -126,13 +115,7 @@ def _elect(
     config: ControllerConfig,
 ) -> PartitionChange:
     """Raises Rejected: there is no such partition, or the election is not needed, or no replica may lead."""
-    if topic is None:
-        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
-    state: PartitionState | None = topic.state(place.partition)
-    if state is None:
-        count = topic.partition_count
-        text = f"the topic has {count} partitions, 0 to {count - 1}"
-        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    topic, state = of_topic(topic, place.partition)
     match command.election_type:
         case ElectionType.PREFERRED:
             leader = state[REPLICAS][0]

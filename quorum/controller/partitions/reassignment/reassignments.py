@@ -44,11 +44,12 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.election_rules import ElectionRules
+from quorum.controller.partitions.named_partitions import check_count, check_once, of_topic
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
 from quorum.controller.partitions.target_replicas import Assignment, begun, former_of, is_reassigning, target_of
 from quorum.controller.protocol.commands import FollowUpReply
 from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.decision import Decision
 from quorum.controller.protocol.feature_gate import require_level
 from quorum.controller.protocol.happenings import (
     NAMED_MAX,
@@ -136,17 +137,8 @@ def _story(altered: AlteredSoFar) -> tuple[ReassignmentsAltered, ...]:
 
 
 def _check_request(command: AlterPartitionReassignments, config: ControllerConfig) -> None:
-    limit, places = config.partitions_per_request_max, command.partitions
-    if len(places) > limit:
-        raise ControllerError(
-            ErrorCode.POLICY_VIOLATION,
-            f"the request names {len(places):,} partitions; at most {limit:,} are allowed; nothing was done",
-        )
-    named = [(topic, partition) for topic, partition, _ in places]
-    if len(set(named)) < len(named):
-        topic, partition = next(place for place, times in Counter(named).items() if times > 1)
-        text = f"partition {partition} of topic {topic!r} is named twice; nothing was done"
-        raise ControllerError(ErrorCode.INVALID_REQUEST, text)
+    check_count(len(command.partitions), config)
+    check_once([(topic, partition) for topic, partition, _ in command.partitions])
 
 
 class _Reassigning:
@@ -174,7 +166,7 @@ class _Reassigning:
         for wanted in self._command.partitions:
             change: PartitionChange | None = None
             try:
-                topic, before = self._found(wanted)
+                topic, before = of_topic(self._image.topic(wanted.topic), wanted.partition)
                 change, after = self._altered(topic, before, wanted)
             except Rejected as e:
                 results.append(ReassignmentResult(wanted.topic, wanted.partition, e.code, e.message))
@@ -197,17 +189,6 @@ class _Reassigning:
             if cost >= _PIECE_COST:
                 cost = 0
                 yield None
-
-    def _found(self, wanted: Reassignment) -> tuple[TopicImage, PartitionState]:
-        topic = self._image.topic(wanted.topic)
-        if topic is None:
-            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
-        state = topic.state(wanted.partition)
-        if state is None:
-            count = topic.partition_count
-            text = f"the topic has {count} partitions, 0 to {count - 1}"
-            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-        return topic, state
 
     def _altered(
         self, topic: TopicImage, state: PartitionState, wanted: Reassignment
