@@ -32,7 +32,7 @@ $ quorumctl -C 10.0.0.1:9001 health --output json
 | 3 | not found |
 | 4 | conflict: it exists already, or has changed meanwhile |
 | 5 | no answer, no leader, or not in time; a change may have been made: look before you repeat it |
-| 10 | answered, and the cluster or node is unhealthy |
+| 10 | answered, and something is wrong: the cluster or a node is unhealthy, or is not as the command, plan or file expects |
 | 130 | interrupted (Ctrl-C): what has begun goes on; look before you repeat a change |
 
 Errors are text on stderr, also with `-o json`: one line, or the usage for code 2. The text is for people and may change, so a
