@@ -28,8 +28,7 @@ class SnapshotInfo(NamedTuple):
 
 def write_image(directory: Directory, meta: SnapshotMeta, image: MetadataImage) -> SnapshotInfo:
     """Write the snapshot of `image`, which must be the state at `meta.end`."""
-    assert image.provenance.offset == meta.end.offset, (image.provenance, meta.end)
-    return write_records(directory, meta, image.canonical_pieces(), image.digest_bytes)
+    return image_writer(directory, meta, image).run()
 
 
 def image_writer(directory: Directory, meta: SnapshotMeta, image: MetadataImage) -> "SnapshotWriter":
@@ -39,25 +38,14 @@ def image_writer(directory: Directory, meta: SnapshotMeta, image: MetadataImage)
 
 
 def write_records(
-    directory: Directory,
-    meta: SnapshotMeta,
-    records: Iterable[MetadataRecord | PartitionRun],
-    digest: bytes | None = None,
+    directory: Directory, meta: SnapshotMeta, records: Iterable[MetadataRecord | PartitionRun]
 ) -> SnapshotInfo:
     """Write the snapshot of these canonical records. Do nothing if a snapshot with this end exists.
 
     Raises:
         OSError, FlushFailed: the disk failed; a `.part` file may remain, which the next start removes.
     """
-    writer = SnapshotWriter(directory, meta, records, digest)
-    try:
-        writer.begin()
-        for _ in writer.slices():
-            if writer.has_chunk:
-                writer.write()
-        return writer.finish()
-    finally:
-        writer.close()
+    return SnapshotWriter(directory, meta, records).run()
 
 
 class SnapshotWriter:
@@ -80,6 +68,17 @@ class SnapshotWriter:
         self._file: File | None = None
         self._pending = bytearray()
         self._position = 0
+
+    def run(self) -> SnapshotInfo:
+        """Take all steps."""
+        try:
+            self.begin()
+            for _ in self.slices():
+                if self.has_chunk:
+                    self.write()
+            return self.finish()
+        finally:
+            self.close()
 
     def begin(self) -> None:
         """Open the `.part` file, unless a snapshot with this end exists."""

@@ -1,13 +1,13 @@
 """Bugs of the log's files, of recovery and of snapshots."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 from metadata_log.disk.flush_ticket import FlushTicket
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.format.log_shape import LogShape
-from metadata_log.format.records import MetadataRecord, SnapshotFooter
+from metadata_log.format.records import SnapshotFooter
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.store.log_notes import Flushed
 from metadata_log.store.recovery import Recovery
@@ -26,14 +26,14 @@ from quorum.runtime.node import Node
 from quorum.runtime.protocol.jobs import FlushJob, Job, LoadSnapshotJob
 from snapshots import reader, writer
 from snapshots.format import SnapshotMeta
-from snapshots.writer import SnapshotInfo
+from snapshots.writer import SnapshotInfo, SnapshotWriter
 from tests.sim.mutants.patching import Mutant, patched
 from tests.sim.world.disk import MemoryDirectory
 
 _finish, _finish_load = Node._finish, Applier.finish_load
 _settle = Recovery.settle
 _pass_mark = StateMachine._pass_mark
-_write_records = writer.write_records
+_image_writer = writer.image_writer
 
 
 def _sync_nothing(self: FlushTicket) -> None:
@@ -62,30 +62,31 @@ def _nothing_may_be_torn(self: Recovery, *, may_lose: Callable[[], bool]) -> Flu
     return _settle(self, may_lose=may_lose)
 
 
+class _NameNotFlushed(SnapshotWriter):
+    def finish(self) -> SnapshotInfo:
+        with patched(MemoryDirectory, "flush", lambda self: None):
+            return super().finish()
+
+
 def _write_without_directory_flush(
-    directory: MemoryDirectory, meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None
-) -> SnapshotInfo:
-    with patched(MemoryDirectory, "flush", lambda self: None):
-        return _write_records(directory, meta, records, digest)
+    directory: MemoryDirectory, meta: SnapshotMeta, image: MetadataImage
+) -> SnapshotWriter:
+    return _NameNotFlushed(directory, meta, image.canonical_pieces(), image.digest_bytes)
 
 
-def _write_all_but_the_last(
-    directory: MemoryDirectory, meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None
-) -> SnapshotInfo:
-    return _write_records(directory, meta, list(records)[:-1])
-
-
-def _write_with_the_own_time(
-    directory: MemoryDirectory, meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None
-) -> SnapshotInfo:
-    own = meta._replace(timestamp_ms=meta.timestamp_ms + directory.used_bytes % 1_000)  # no two disks are alike
-    return _write_records(directory, own, records, digest)
+def _write_all_but_the_last(directory: MemoryDirectory, meta: SnapshotMeta, image: MetadataImage) -> SnapshotWriter:
+    return SnapshotWriter(directory, meta, list(image.canonical_pieces())[:-1])
 
 
 def _write_all_but_the_last_in_its_name(
-    directory: MemoryDirectory, meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None
-) -> SnapshotInfo:
-    return _write_records(directory, meta, list(records)[:-1], digest)
+    directory: MemoryDirectory, meta: SnapshotMeta, image: MetadataImage
+) -> SnapshotWriter:
+    return SnapshotWriter(directory, meta, list(image.canonical_pieces())[:-1], image.digest_bytes)
+
+
+def _write_with_the_own_time(directory: MemoryDirectory, meta: SnapshotMeta, image: MetadataImage) -> SnapshotWriter:
+    own = meta._replace(timestamp_ms=meta.timestamp_ms + directory.used_bytes % 1_000)  # no two disks are alike
+    return _image_writer(directory, own, image)
 
 
 def _check_nothing(footer: SnapshotFooter, count: int, digest: bytes, path: str, position: int) -> None:
@@ -171,7 +172,7 @@ DISKS: dict[str, Mutant] = {
     ),
     "snapshot-name-not-flushed": Mutant(
         "a snapshot counts, and the log before it goes, before its name is durable",
-        lambda: patched(writer, "write_records", _write_without_directory_flush),
+        lambda: patched(writer, "image_writer", _write_without_directory_flush),
     ),
     "snapshot-of-what-is-proposed": Mutant(
         "a snapshot holds what was decided after its end",
@@ -179,11 +180,11 @@ DISKS: dict[str, Mutant] = {
     ),
     "snapshot-without-its-last-record": Mutant(
         "a snapshot is whole in itself, and lacks a record",
-        lambda: patched(writer, "write_records", _write_all_but_the_last),
+        lambda: patched(writer, "image_writer", _write_all_but_the_last),
     ),
     "snapshot-not-of-its-digest": Mutant(
         "a snapshot lacks a record, and bears the digest of the image that has it",
-        lambda: patched(writer, "write_records", _write_all_but_the_last_in_its_name),
+        lambda: patched(writer, "image_writer", _write_all_but_the_last_in_its_name),
     ),
     "snapshot-digest-not-verified": Mutant(
         "a snapshot whose CRCs and chain are right is believed, whatever its digest says",
@@ -191,7 +192,7 @@ DISKS: dict[str, Mutant] = {
     ),
     "snapshot-of-its-writers-time": Mutant(
         "each node's snapshot bears that node's own time",
-        lambda: patched(writer, "write_records", _write_with_the_own_time),
+        lambda: patched(writer, "image_writer", _write_with_the_own_time),
     ),
     "old-snapshot-installed": Mutant(
         "every follower that lags is sent to the snapshot, and installs it although it knows more",
