@@ -97,7 +97,7 @@ def execute(options: Options, file: Path, dry_run: bool, keep: bool, wait: bool)
 
     The controllers add only so many replicas to one broker at a time (`reassignment.moves.per.broker.max`). Without --wait the
     other partitions are left for another run: exit code 1. With --wait the command begins them too, and waits until all are
-    finished: exit code 5 if they are not in time.
+    finished: exit code 5 if they are not in time. A move that another request has ended counts as failed: exit code 1.
 
     \b
     $ quorumctl partitions reassign execute plan.json --wait
