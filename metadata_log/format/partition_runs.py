@@ -8,7 +8,7 @@ Example, a snapshot with 2,000,000 partitions in 20,000 topics:
   3. a reader makes 100 states of the columns in one step, and checks columns instead of partitions.
 So a partition takes 9 bytes instead of 60, and a tenth of the time.
 
-*Where a run ends is a rule*, so that all nodes write the same bytes: a run has as many partitions as possible, at most
+*A rule says where a run ends*, so that all nodes write the same bytes: a run has as many partitions as possible, at most
 `RUN_PARTITIONS_MAX`, and at most `RUN_IDS_MAX` replicas and last known leaders. A single partition may have more.
 
 *The canonical records stay those of the partitions.* A run has the sum of their hashes, so that a node need not compute the
@@ -20,6 +20,7 @@ from itertools import chain, repeat
 from operator import contains
 from typing import Any, Final, NamedTuple, cast
 
+from metadata_log.format.codec import ARRAY_ITEMS_MAX
 from metadata_log.format.columns import ALL_ZERO, pack_lists, pack_numbers, unpack_lists, unpack_numbers
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Uuid
@@ -43,8 +44,6 @@ RUN_PARTITIONS_MAX: Final = 1_000
 RUN_IDS_MAX: Final = 5_000
 """Maximum number of replicas and last known leaders in a run with more than one partition."""
 HASHES_BYTES: Final = 32
-_COLUMN_IDS_MAX: Final = 10_000
-"""Maximum number of ids in one column: those of a run, or those of a single partition (`codec.ARRAY_ITEMS_MAX`)."""
 _LISTS: Final = 7
 _NUMBERS: Final = 4
 """How many columns of lists and of numbers a record has."""
@@ -139,7 +138,7 @@ def run_of(record: PartitionColumns) -> PartitionRun:
 
 def _id_lists(column: ListColumn, count: int) -> list[NodeIds]:
     return (
-        [()] * count if column == _NO_IDS else shared_lists([*unpack_lists(column, count, _COLUMN_IDS_MAX, shared_ids)])
+        [()] * count if column == _NO_IDS else shared_lists([*unpack_lists(column, count, ARRAY_ITEMS_MAX, shared_ids)])
     )
 
 
@@ -147,7 +146,7 @@ def _directories(record: PartitionColumns, count: int) -> Iterable[tuple[Uuid, .
     if record.lists[6] == _NO_IDS:
         return repeat((), count)
     known = record.directories
-    lists = [*unpack_lists(record.lists[6], count, _COLUMN_IDS_MAX)]
+    lists = [*unpack_lists(record.lists[6], count, ARRAY_ITEMS_MAX)]
     if any(not 0 <= place < len(known) for places in lists for place in places):
         raise LogFormatError(f"a column of directories names a place outside the {len(known)} directories")
     return [intern_directories(tuple([known[place] for place in places])) for places in lists]
