@@ -1,6 +1,7 @@
 """A cluster without a log: an image, a controller, and the few lines between them that the runtime has for real."""
 
 import random
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -71,6 +72,10 @@ class Run:
     happenings: list[Happening]
 
 
+def records_of(found: Iterable[Decision]) -> list[MetadataRecord]:
+    return [record for decision in found for record in decision.records]
+
+
 class Cluster:
     """The image is replayed after every decision, as the runtime does, and its invariants hold each time."""
 
@@ -100,20 +105,30 @@ class Cluster:
         """Records that no command has asked for."""
         self.fold(Decision(records, FollowUpReply()))
 
-    def run(self, command: Command) -> Run:
-        """The command and all that follows from it."""
-        records: list[MetadataRecord] = []
-        happenings: list[Happening] = []
+    def decisions(self, command: Command) -> list[Decision]:
+        """The decisions to which the command leads, each folded into the image."""
+        return list(self._decided(command))
+
+    def _decided(self, command: Command) -> Iterator[Decision]:
         following: Command | None = command
         steps = 0
         while following is not None:
             decision = self.controller.decide(self.image, following, self.now_ms, WALL_MS + self.now_ms)
             self.fold(decision)
-            records += decision.records
-            happenings += decision.story(self.image.offset)
+            yield decision
             following = decision.then
             steps += 1
             assert steps < 1_000, command
+
+    def run(self, command: Command) -> Run:
+        """The command and all that follows from it."""
+        records: list[MetadataRecord] = []
+        happenings: list[Happening] = []
+        steps = 0
+        for decision in self._decided(command):
+            records += decision.records
+            happenings += decision.story(self.image.offset)
+            steps += 1
         return Run(records, decision.answer(self.image.offset), steps, happenings)
 
     def ask(self, command: Command, reply_type: type[R]) -> R:

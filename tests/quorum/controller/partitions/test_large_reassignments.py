@@ -1,17 +1,14 @@
 """Reassignments of more partitions than a slice has: one transaction, with the records and results of a small request."""
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import MetadataRecord
 from quorum.controller.controller import ControllerConfig
-from quorum.controller.protocol.commands import Command
-from quorum.controller.protocol.decision import Decision
 from quorum.controller.protocol.happenings import ReassignmentsAltered
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
     Reassignment,
 )
-from tests.quorum.controller.cluster import Cluster
+from tests.quorum.controller.cluster import Cluster, records_of
 
 SLICE = 4
 """How many partitions a slice has, at seven records each."""
@@ -25,22 +22,6 @@ def of_slices(*, is_sliced: bool = True, moves_max: int = 100) -> Cluster:
     cluster.assign("t", *[(0, 1)] * 10)
     cluster.run(AlterPartitionReassignments((Reassignment("t", 3, (0, 2)),)))
     return cluster
-
-
-def decisions(cluster: Cluster, command: Command) -> list[Decision]:
-    """The decisions to which the command leads, each folded into the image."""
-    following: Command | None = command
-    found = []
-    while following is not None:
-        decision = cluster.controller.decide(cluster.image, following, cluster.now_ms)
-        cluster.fold(decision)
-        found.append(decision)
-        following = decision.then
-    return found
-
-
-def records_of(found: list[Decision]) -> list[MetadataRecord]:
-    return [record for decision in found for record in decision.records]
 
 
 LARGE = AlterPartitionReassignments(
@@ -58,7 +39,7 @@ LARGE = AlterPartitionReassignments(
 def test_a_large_request_leads_to_the_records_of_a_small_one() -> None:
     """The division into slices changes no record and no result; the last slice tells the story of all of them."""
     whole, sliced = of_slices(is_sliced=False), of_slices()
-    (one,), many = decisions(whole, LARGE), decisions(sliced, LARGE)
+    (one,), many = whole.decisions(LARGE), sliced.decisions(LARGE)
 
     assert one.transaction == "" and {each.transaction for each in many} == {"AlterPartitionReassignments"}
     assert [len(each.records) for each in many] == [0, 4, 2, 3]
@@ -76,7 +57,7 @@ def test_a_slice_has_few_partitions_even_if_none_changes() -> None:
     """A refused partition, and one that has its replicas already, cost a look each."""
     cluster = of_slices()
     same = AlterPartitionReassignments(tuple(Reassignment("t", each, (0, 1)) for each in range(4, 10)))
-    many = decisions(cluster, same)
+    many = cluster.decisions(same)
     assert len(many) == 3
     assert records_of(many) == [] and many[-1].happenings == ()
     assert isinstance(many[-1].reply, AlterPartitionReassignmentsReply)
@@ -87,7 +68,7 @@ def test_the_bound_of_a_broker_holds_for_the_whole_request() -> None:
     """A later slice counts what earlier slices have begun, and what was being added before: 2 may get two more."""
     cluster = of_slices(moves_max=3)
     command = AlterPartitionReassignments(tuple(Reassignment("t", each, (1, 2)) for each in range(4, 10)))
-    reply = decisions(cluster, command)[-1].reply
+    reply = cluster.decisions(command)[-1].reply
     assert isinstance(reply, AlterPartitionReassignmentsReply)
     throttled = ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert [each.error for each in reply.results] == [ErrorCode.NONE] * 2 + [throttled] * 4
@@ -97,7 +78,7 @@ def test_a_large_validation_writes_nothing() -> None:
     """It is no transaction, so other requests are decided between its slices."""
     command = AlterPartitionReassignments(LARGE.partitions, validate_only=True)
     whole, sliced = of_slices(is_sliced=False), of_slices()
-    many = decisions(sliced, command)
+    many = sliced.decisions(command)
     assert len(many) == 4
     assert records_of(many) == [] and {(each.transaction, each.happenings) for each in many} == {("", ())}
-    assert many[-1].reply == decisions(whole, LARGE)[-1].reply
+    assert many[-1].reply == whole.decisions(LARGE)[-1].reply

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import TOPIC_RESOURCE, MetadataRecord, Partition, Topic
+from metadata_log.format.records import TOPIC_RESOURCE, Partition, Topic
 from quorum.controller.controller import ControllerConfig, ControllerError
-from quorum.controller.protocol.commands import Command
 from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     AlterConfigsReply,
@@ -15,7 +14,6 @@ from quorum.controller.protocol.config_commands import (
     ConfigOperation,
     ConfigOperationKind,
 )
-from quorum.controller.protocol.decision import Decision
 from quorum.controller.protocol.topic_commands import (
     CreatePartitions,
     CreatePartitionsReply,
@@ -26,7 +24,7 @@ from quorum.controller.protocol.topic_commands import (
     NewPartitions,
     NewTopic,
 )
-from tests.quorum.controller.cluster import Cluster
+from tests.quorum.controller.cluster import Cluster, records_of
 
 SLICE = 40
 
@@ -37,22 +35,6 @@ def of_slices(config: ControllerConfig | None = None) -> Cluster:
         racks=2,
         config=(config or ControllerConfig())._replace(transaction_slice_records=SLICE, one_batch_records_max=SLICE),
     )
-
-
-def decisions(cluster: Cluster, command: Command) -> list[Decision]:
-    """The decisions to which the command leads, each folded into the image."""
-    following: Command | None = command
-    found = []
-    while following is not None:
-        decision = cluster.controller.decide(cluster.image, following, cluster.now_ms)
-        cluster.fold(decision)
-        found.append(decision)
-        following = decision.then
-    return found
-
-
-def records_of(found: list[Decision]) -> list[MetadataRecord]:
-    return [record for decision in found for record in decision.records]
 
 
 LARGE = CreateTopics(
@@ -73,7 +55,7 @@ LARGE = CreateTopics(
 def test_a_large_request_leads_to_the_records_of_a_small_one() -> None:
     """The division into slices changes neither the placement, nor an id, nor a result."""
     whole, sliced = of_slices(ControllerConfig(bootstrap_metadata_version=1)), of_slices()
-    (one,), many = decisions(whole, LARGE), decisions(sliced, LARGE)
+    (one,), many = whole.decisions(LARGE), sliced.decisions(LARGE)
 
     assert len(many) > 3
     assert one.transaction == "" and {each.transaction for each in many} == {"CreateTopics"}
@@ -87,7 +69,7 @@ def test_a_large_request_leads_to_the_records_of_a_small_one() -> None:
 
 def test_a_slice_is_little_work() -> None:
     """No slice has more records than its size and those of one piece; only the last one tells the story and has the results."""
-    many = decisions(of_slices(), LARGE)
+    many = of_slices().decisions(LARGE)
 
     assert max(len(each.records) for each in many) < 2 * SLICE + 5
     assert [bool(each.happenings) for each in many] == [False] * (len(many) - 1) + [True]
@@ -98,7 +80,7 @@ def test_topics_grow_in_slices_too() -> None:
     """The new partitions follow the old ones, and the other topics have their own results."""
     cluster = of_slices()
     cluster.create("a", 3)
-    many = decisions(cluster, CreatePartitions((NewPartitions("a", 1_000), NewPartitions("none", 5))))
+    many = cluster.decisions(CreatePartitions((NewPartitions("a", 1_000), NewPartitions("none", 5))))
 
     assert {each.transaction for each in many} == {"CreatePartitions"}
     assert [record.partition for record in records_of(many) if isinstance(record, Partition)] == [*range(3, 1_000)]
@@ -112,7 +94,7 @@ def test_topics_are_deleted_in_slices_too() -> None:
     """A topic goes with all of its partitions; what cannot be deleted has its own result."""
     cluster = of_slices()
     cluster.run(CreateTopics(tuple(NewTopic(f"t{number}", 1, 1) for number in range(60))))
-    many = decisions(cluster, DeleteTopics((*(f"t{number}" for number in range(60)), "none", "t7")))
+    many = cluster.decisions(DeleteTopics((*(f"t{number}" for number in range(60)), "none", "t7")))
 
     assert len(many) > 5 and {each.transaction for each in many} == {"DeleteTopics"}
     assert [topic.name for topic in cluster.image.topics()] == ["t7"]
@@ -127,7 +109,7 @@ def test_configs_are_altered_in_slices_too() -> None:
     cluster = of_slices()
     cluster.run(CreateTopics(tuple(NewTopic(f"t{number}", 1, 1) for number in range(60))))
     named = [f"t{number}" for number in range(60)] + ["none", "t7"]
-    many = decisions(cluster, AlterConfigs(tuple(altered(name) for name in named)))
+    many = cluster.decisions(AlterConfigs(tuple(altered(name) for name in named)))
 
     assert len(many) > 2 and {each.transaction for each in many} == {"AlterConfigs"}
     reply = many[-1].reply
@@ -138,7 +120,7 @@ def test_configs_are_altered_in_slices_too() -> None:
     assert (
         sum(cluster.image.config(TOPIC_RESOURCE, f"t{number}") == {"retention.ms": "5"} for number in range(60)) == 59
     )
-    again = decisions(cluster, AlterConfigs(tuple(altered(name) for name in named), validate_only=True))
+    again = cluster.decisions(AlterConfigs(tuple(altered(name) for name in named), validate_only=True))
     assert records_of(again) == [] and {each.transaction for each in again} == {""}
 
 
@@ -148,7 +130,7 @@ def altered(name: str) -> ConfigAlteration:
 
 def test_a_large_validation_writes_nothing() -> None:
     """It is no transaction, so other requests are decided between its slices."""
-    many = decisions(of_slices(), replace(LARGE, validate_only=True))
+    many = of_slices().decisions(replace(LARGE, validate_only=True))
 
     assert records_of(many) == []
     assert {each.transaction for each in many} == {""}
@@ -174,7 +156,7 @@ def test_the_size_of_a_transaction_is_bounded() -> None:
 def test_the_first_level_has_no_transactions() -> None:
     """A node of that level could read them, but an older controller could not continue: a request is one batch."""
     cluster = of_slices(ControllerConfig(bootstrap_metadata_version=1))
-    (one,) = decisions(cluster, LARGE)
+    (one,) = cluster.decisions(LARGE)
     assert one.transaction == ""
     assert sum(isinstance(record, Topic) for record in one.records) == 4
 
@@ -183,11 +165,11 @@ def test_many_small_topics_are_a_transaction_before_their_records_are_too_many()
     """A look at a topic costs as much as five records: 20 topics of one partition, with a slice of 40."""
     cluster = of_slices()
     few = CreateTopics(tuple(NewTopic(f"few-{number}", 1, 1) for number in range(8)))
-    assert {each.transaction for each in decisions(cluster, few)} == {""}
+    assert {each.transaction for each in cluster.decisions(few)} == {""}
     many = CreateTopics(tuple(NewTopic(f"many-{number}", 1, 1) for number in range(19)))
-    assert {each.transaction for each in decisions(cluster, many)} == {"CreateTopics"}
+    assert {each.transaction for each in cluster.decisions(many)} == {"CreateTopics"}
     gone = DeleteTopics(tuple(topic.name for topic in many.topics))
-    assert {each.transaction for each in decisions(cluster, gone)} == {"DeleteTopics"}
+    assert {each.transaction for each in cluster.decisions(gone)} == {"DeleteTopics"}
 
 
 def test_names_with_many_separators_are_searched_once_for_a_request() -> None:
@@ -196,7 +178,7 @@ def test_names_with_many_separators_are_searched_once_for_a_request() -> None:
     names = [f"{number}" + ".a" * 10 for number in range(1_100)]
     cluster.run(CreateTopics(tuple(NewTopic(name, 1, 1) for name in names)))
     new = [*(name.replace(".", "_", 3) for name in names[:50]), "b" + "_a" * 10, "b" + ".a" * 10]
-    many = decisions(cluster, CreateTopics(tuple(NewTopic(name, 1, 1) for name in new)))
+    many = cluster.decisions(CreateTopics(tuple(NewTopic(name, 1, 1) for name in new)))
     reply = many[-1].reply
     assert isinstance(reply, CreateTopicsReply)
     assert [result.error for result in reply.results] == [
