@@ -96,6 +96,11 @@ class LoneNode:
     def flushes(self) -> list[Job]:
         return [job for job in self.jobs if isinstance(job, FlushJob)]
 
+    @property
+    def asked(self) -> FetchRequest:
+        """The last fetch of the node. Its offset is the end that the node acknowledges."""
+        return [request for _, request in self.sent if isinstance(request, FetchRequest)][-1]
+
     def respond(self, response: PeerResponse) -> None:
         """Answers what the node has sent last."""
         destination, request = self.sent[-1]

@@ -7,7 +7,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
 from metadata_log.format.records import Endpoint, Topic
 from metadata_log.store.log import Log
-from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
+from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchResponse
 from quorum.runtime.addresses import Addresses
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.peer_answers import answered
@@ -40,11 +40,6 @@ class Follower(LoneNode):
         super().__init__(formatted_disk(VOTERS), NodeConfig(apply_at_once_records=apply_at_once_records))
         self.turn(RaftRequest(BeginQuorumEpochRequest(LEADER, ME, EPOCH), self.new_reply_to()))
         self.run_until_idle()
-
-    @property
-    def asked(self) -> FetchRequest:
-        """What it has asked last; from where says what it acknowledges."""
-        return [request for _, request in self.sent if isinstance(request, FetchRequest)][-1]
 
     def take(self, batch: Batch, high_watermark: int) -> None:
         answer = FetchResponse(ErrorCode.NONE, EPOCH, 2, self.asked.number, high_watermark, batches=(batch,))

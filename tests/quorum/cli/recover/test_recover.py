@@ -40,6 +40,7 @@ from quorum.runtime.disk.open_directory import LOG_DIRECTORY, Opened, open_direc
 from quorum.runtime.disk.recovery_plan import UnfinishedRecovery
 from quorum.runtime.protocol.node_config import NodeConfig
 from service_kit.process.config import load_config
+from tests.quorum.cli.recover.following import follow
 from tests.quorum.runtime.lone_node import LoneNode
 from tests.sim.world.disk import MemoryDirectory
 
@@ -86,18 +87,8 @@ def broker(path: Path, fetched_from: Path, end: Offset | None = None) -> Path:
     """A broker's directory that has fetched from that controller up to `end`, and written the snapshots that were due."""
     format_directory(path, cluster_id=CLUSTER_ID, node_id=101, role="broker")
     store = BrokerStore(RealDirectory(path))
-    store.recover()
-    previous_chain = reopened_chain_at_start(fetched_from)
-    for batch in batches(fetched_from):
-        if end is not None and batch.end_offset > end:
-            break
-        store.apply(batch.data, previous_chain)
-        previous_chain = batch.chain
-        job = store.take_snapshot_job()
-        if job is not None:
-            job.run()
-            store.snapshot_written(job)
-    store.close()
+    fetched = [each for each in batches(fetched_from) if end is None or each.end_offset <= end]
+    follow(store, fetched, reopened_chain_at_start(fetched_from))
     return path
 
 

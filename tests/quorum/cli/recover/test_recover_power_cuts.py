@@ -28,6 +28,7 @@ from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.format import snapshot_name
 from snapshots.store import SnapshotStore, genesis
+from tests.quorum.cli.recover.following import follow
 from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id, voters_of
 from tests.sim.world.disk import MemoryDirectory, PowerCut
 
@@ -80,16 +81,7 @@ def broker(fetched_from: MemoryDirectory) -> MemoryDirectory:
     directory = MemoryDirectory("/b101")
     write_identity(directory, Identity(CLUSTER_ID, 101, directory_id(101), 1, "broker"))
     store = BrokerStore(directory)
-    store.recover()
-    previous_chain = GENESIS
-    for batch in batches(fetched_from):
-        store.apply(batch.data, previous_chain)
-        previous_chain = batch.chain
-        job = store.take_snapshot_job()
-        if job is not None:
-            job.run()
-            store.snapshot_written(job)
-    store.close()
+    follow(store, batches(fetched_from), GENESIS)
     return directory
 
 

@@ -7,7 +7,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import SkippedBatch, Topic
 from metadata_log.store.log import Log
 from quorum.core.protocol.inputs import PeerRefused
-from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
+from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchResponse
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.protocol.peer_answers import answered
 from quorum.runtime.protocol.world import RaftRequest
@@ -39,10 +39,6 @@ class Follower(LoneNode):
         self.answer(3, skip)
         self.answer(3)
         assert self.names == {"first", "dropped", "last"}
-
-    @property
-    def asked(self) -> FetchRequest:
-        return [request for _, request in self.sent if isinstance(request, FetchRequest)][-1]
 
     def lead(self) -> None:
         """Node 2 is gone, and node 3 votes for this one."""

@@ -11,7 +11,6 @@ from quorum.core.protocol.inputs import PeerRefused
 from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
-    FetchRequest,
     FetchResponse,
 )
 from quorum.runtime.protocol.peer_answers import answered
@@ -47,10 +46,6 @@ class Stopped(LoneNode):
             self.turn(answered(2, self.asked, answer._replace(image_differs=is_odd and not batches)))
             self.run_until_idle()
         assert self.node.state.stopped is not None and self.node.state.applied == 1
-
-    @property
-    def asked(self) -> FetchRequest:
-        return [request for _, request in self.sent if isinstance(request, FetchRequest)][-1]
 
     def lead(self) -> None:
         """Node 2 is gone, and node 3 votes for this one."""
@@ -104,9 +99,8 @@ def test_a_mark_in_front_of_the_batch_is_passed_although_one_turn_reads_both() -
     node.turn(RaftRequest(BeginQuorumEpochRequest(FIRST, ME, EPOCH), node.new_reply_to()))
     node.run_until_idle()
     for batches in (tuple(log.read(0, 1 << 20)), ()):
-        asked = [request for _, request in node.sent if isinstance(request, FetchRequest)][-1]
-        answer = FetchResponse(ErrorCode.NONE, EPOCH, 2, asked.number, high_watermark=3, batches=batches)
-        node.turn(answered(2, asked, answer))
+        answer = FetchResponse(ErrorCode.NONE, EPOCH, 2, node.asked.number, high_watermark=3, batches=batches)
+        node.turn(answered(2, node.asked, answer))
         node.run_until_idle()
     state = node.node.state
     assert state.stopped is not None and state.applied == 2
