@@ -17,17 +17,19 @@ from quorum_rpc.v1 import admin_pb2
 
 from clients.admin import AdminClient
 from clients.errors import AdminError, Incomplete, MayHaveHappened, NoLeader, NotReached, Unanswered
-from clients.metadata.client_metadata import (
-    ClientMetadata,
-    MetadataRequestPlan,
-    MetadataUpdate,
-    NotThere,
-    TopicUpdate,
-    Waited,
-    WaitOnMetadata,
+from clients.metadata.client_metadata import ClientMetadata, NotThere
+from clients.metadata.cluster import (
+    Cluster,
+    ClusterNode,
+    ClusterResource,
+    PartitionNodes,
+    PartitionView,
+    TopicPartition,
+    least_loaded_node,
 )
-from clients.metadata.cluster import Cluster, ClusterNode, PartitionView, TopicPartition, least_loaded_node
 from clients.metadata.seen import ViewVersion
+from clients.metadata.updates import MetadataRequestPlan, MetadataUpdate, TopicUpdate
+from clients.metadata.waiting import Waited, WaitOnMetadata
 from clients.submit_stream import SubmitStream
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -43,6 +45,7 @@ __all__ = [
     "ClientMetadata",
     "Cluster",
     "ClusterNode",
+    "ClusterResource",
     "Dialer",
     "ErrorCode",
     "Incomplete",
@@ -52,6 +55,7 @@ __all__ = [
     "NoLeader",
     "NotReached",
     "NotThere",
+    "PartitionNodes",
     "PartitionView",
     "SubmitStream",
     "TlsFiles",

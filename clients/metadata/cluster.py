@@ -17,13 +17,23 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
+class ClusterResource(NamedTuple):
+    """The cluster that an answer came from."""
+
+    cluster_id: str | None
+
+
 class ClusterNode(NamedTuple):
-    """A broker, and the address for this client."""
+    """A broker, and the address for this client. A broker whose address is unknown has the host "" and the port -1."""
 
     node_id: NodeId
     host: str
     port: int
     rack: str | None = None
+
+    @property
+    def has_address(self) -> bool:
+        return bool(self.host)
 
 
 class PartitionView(NamedTuple):
@@ -41,6 +51,18 @@ class PartitionView(NamedTuple):
     @property
     def key(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+
+class PartitionNodes(NamedTuple):
+    """One partition with its nodes instead of their ids: Kafka's `PartitionInfo`."""
+
+    topic: str
+    partition: int
+    leader: ClusterNode | None
+    leader_epoch: Epoch | None
+    replicas: tuple[ClusterNode, ...]
+    isr: tuple[ClusterNode, ...]
+    offline_replicas: tuple[ClusterNode, ...]
 
 
 @dataclass(frozen=True)
@@ -105,6 +127,19 @@ class Cluster:
         views = self.partitions_by_topic.get(topic)
         return None if views is None else len(views)
 
+    def node(self, node_id: NodeId) -> ClusterNode:
+        """The node with this id; without an address if the view does not have the node."""
+        return self.nodes.get(node_id) or ClusterNode(node_id, "", -1)
+
+    def partition_nodes(self, key: TopicPartition) -> PartitionNodes | None:
+        """The partition with its nodes; None if the partition is unknown."""
+        view = self.partitions.get(key)
+        if view is None:
+            return None
+        lists = (tuple(map(self.node, ids)) for ids in (view.replicas, view.isr, view.offline_replicas))
+        leader = None if view.leader_id is None else self.node(view.leader_id)
+        return PartitionNodes(view.topic, view.partition, leader, view.leader_epoch, *lists)
+
     def leader_of(self, key: TopicPartition) -> ClusterNode | None:
         """The partition's leader; None if there is no leader or its address is unknown."""
         view = self.partitions.get(key)
@@ -112,8 +147,12 @@ class Cluster:
 
 
 def least_loaded_node(
-    cluster: Cluster, in_flight: Mapping[NodeId, int], unreachable: frozenset[NodeId]
+    cluster: Cluster,
+    in_flight: Mapping[NodeId, int],
+    unreachable: frozenset[NodeId],
+    ranks: Mapping[NodeId, int] | None = None,
 ) -> NodeId | None:
-    """The node to ask for metadata: the reachable node with the fewest requests in flight, then the lowest id."""
+    """The node to ask for metadata: the reachable node with the fewest requests in flight, then the lowest rank, then id."""
     usable = [node_id for node_id in cluster.nodes if node_id not in unreachable]
-    return min(usable, key=lambda node_id: (in_flight.get(node_id, 0), node_id), default=None)
+    known = ranks or {}
+    return min(usable, key=lambda each: (in_flight.get(each, 0), known.get(each, 0), each), default=None)

@@ -1,14 +1,17 @@
 """What a producer-side client keeps: when it asks, what an answer changes, and how long anybody waits."""
 
+import random
 from dataclasses import FrozenInstanceError
 
 import pytest
 
+from clients.metadata.backoff import ExponentialBackoff
 from metadata_log.format.errors import ErrorCode
 from metaquorum import (
     ClientMetadata,
     Cluster,
     ClusterNode,
+    ClusterResource,
     MetadataRequestPlan,
     MetadataUpdate,
     NotThere,
@@ -58,7 +61,7 @@ class Client:
 
     def refresh_again(self, *topics: TopicUpdate, as_of: tuple[int, int] | None = None) -> None:
         """A full refresh that somebody forced."""
-        self.metadata.request_update()
+        self.metadata.request_update(has_news=True)
         self.now_ms += 100
         self.refresh(*topics, as_of=as_of)
 
@@ -406,8 +409,9 @@ def test_waiting_for_a_partition_that_never_comes_says_so() -> None:
     client = Client().knows("a")
     wait = WaitOnMetadata(client.metadata, "a", 3, client.now_ms, max_wait_ms=500)
     while (outcome := wait.poll(client.now_ms)) is None:
-        client.now_ms += 100
-        client.refresh(topic("a"))
+        client.now_ms = min(client.metadata.next_update_ms(client.now_ms), wait.deadline_ms)
+        if client.metadata.next_request(client.now_ms):
+            client.refresh(topic("a"))
 
     assert isinstance(outcome, NotThere)
     assert outcome.code is ErrorCode.REQUEST_TIMED_OUT
@@ -437,3 +441,243 @@ def test_a_name_that_can_never_be_there_is_not_waited_for() -> None:
     outcome = wait.poll(client.now_ms)
     assert isinstance(outcome, NotThere)
     assert outcome.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_topic_that_the_client_may_not_see_is_not_waited_for() -> None:
+    """A later wait asks once more, because the client may have got the right meanwhile."""
+    client = Client()
+    wait = WaitOnMetadata(client.metadata, "a", None, client.now_ms)
+    assert wait.poll(client.now_ms) is None
+    client.refresh(topic("a", error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    assert client.metadata.cluster.unauthorized_topics == {"a"}
+    assert wait.poll(client.now_ms) == NotThere(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not authorized for topic 'a'")
+
+    wait = WaitOnMetadata(client.metadata, "a", None, client.now_ms)
+    assert wait.poll(client.now_ms) is None
+    client.refresh_again(topic("a"))
+    assert isinstance(wait.poll(client.now_ms), Waited)
+
+
+def test_the_error_of_a_topic_stays_until_a_full_update_or_another_word_about_the_topic() -> None:
+    """A partial update for "b" says nothing about "a"."""
+    client = Client()
+    client.metadata.add("a", client.now_ms)
+    client.refresh(topic("a", error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    client.metadata.add("b", client.now_ms)
+    client.refresh(topic("b"))
+    assert client.metadata.cluster.unauthorized_topics == {"a"}
+
+    client.refresh_again(topic("a"), topic("b"))
+    assert client.metadata.cluster.unauthorized_topics == frozenset()
+
+
+def test_a_negative_maximum_wait_is_refused() -> None:
+    """As Kafka does; and a negative partition would be found in any topic."""
+    client = Client().knows("a")
+    with pytest.raises(ValueError, match="the maximum wait is -1 ms"):
+        WaitOnMetadata(client.metadata, "a", None, client.now_ms, max_wait_ms=-1)
+    with pytest.raises(ValueError, match="partition -1 of topic 'a'"):
+        WaitOnMetadata(client.metadata, "a", -1, client.now_ms)
+
+
+def test_a_fatal_error_ends_all_present_waits_and_no_later_one() -> None:
+    """A refused certificate: two waits end with the reason. After the certificate is renewed, a new wait succeeds."""
+    client = Client()
+    waits = [WaitOnMetadata(client.metadata, name, None, client.now_ms) for name in ("a", "b")]
+    assert [wait.poll(client.now_ms) for wait in waits] == [None, None]
+    failure = NotThere(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no such client")
+    client.metadata.fail(failure)
+    assert [wait.poll(client.now_ms) for wait in waits] == [failure, failure]
+
+    later = WaitOnMetadata(client.metadata, "a", None, client.now_ms)
+    assert later.poll(client.now_ms) is None
+    client.refresh(topic("a"), topic("b"))
+    assert isinstance(later.poll(client.now_ms), Waited)
+
+
+def test_a_closed_client_asks_nothing_and_ends_every_wait() -> None:
+    """Present and later waits, also those for a topic that is in the view."""
+    client = Client().knows("a")
+    wait = WaitOnMetadata(client.metadata, "b", None, client.now_ms)
+    assert wait.poll(client.now_ms) is None
+    client.metadata.close()
+
+    for each in (wait, WaitOnMetadata(client.metadata, "a", None, client.now_ms)):
+        outcome = each.poll(client.now_ms)
+        assert isinstance(outcome, NotThere)
+        assert "was closed" in outcome.message
+    assert client.metadata.next_request(client.now_ms + 10**9) is None
+
+
+def test_a_wait_in_vain_names_the_last_failure() -> None:
+    """An operator reads why no broker answered, and not only that the topic is missing."""
+    client = Client()
+    wait = WaitOnMetadata(client.metadata, "a", None, client.now_ms, max_wait_ms=10)
+    assert wait.poll(client.now_ms) is None
+    client.metadata.failed_update(client.now_ms, "b1:9092 cannot be reached")
+    outcome = wait.poll(wait.deadline_ms)
+    assert isinstance(outcome, NotThere)
+    assert outcome.message == (
+        "topic 'a' is not in the metadata after 10 ms; the last request failed: b1:9092 cannot be reached"
+    )
+
+
+# --- pauses ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_pause_doubles_with_each_failure_and_an_answer_ends_that() -> None:
+    """retry.backoff.ms is 100, retry.backoff.max.ms is 1,000 (KIP-580)."""
+    client, pauses = Client(), []
+    for _ in range(6):
+        client.ask()
+        client.metadata.failed_update(client.now_ms)
+        pauses.append(client.metadata.next_update_ms(client.now_ms) - client.now_ms)
+        client.now_ms += pauses[-1]
+    assert pauses == [100, 200, 400, 800, 1_000, 1_000]
+
+    client.refresh()
+    client.metadata.request_update()
+    assert client.metadata.next_update_ms(client.now_ms) == client.now_ms + 100
+
+
+def test_forced_updates_that_bring_nothing_new_become_rarer() -> None:
+    """A partition without a leader forces a refresh with each answer: 100 ms apart, then 200, at most 1,000. A new leader, or
+    word of one, begins anew."""
+    client, pauses = Client(), []
+    client.metadata.add("a", client.now_ms)
+    nobody = topic("a", view("a", 0, None, 5, error=ErrorCode.LEADER_NOT_AVAILABLE))
+    for _ in range(6):
+        client.refresh(nobody)
+        pauses.append(client.metadata.next_update_ms(client.now_ms) - client.now_ms)
+        client.now_ms += pauses[-1]
+    assert pauses == [100, 100, 200, 400, 800, 1_000]
+
+    client.refresh(topic("a", view("a", 0, 2, 6)))
+    client.metadata.request_update()
+    assert client.metadata.next_update_ms(client.now_ms) == client.now_ms + 100
+
+
+def test_pauses_have_jitter_from_the_dice() -> None:
+    """80 % to 120 %: a thousand clients do not return at the same moment. The same dice give the same pauses."""
+
+    def pauses(seed: int) -> list[int]:
+        backoff = ExponentialBackoff(100, 1_000, random.Random(seed))
+        return [backoff.pause_ms(attempts) for attempts in range(5)]
+
+    assert pauses(1) == pauses(1) != pauses(2)
+    for seed in range(50):
+        assert all(min(80 * 2**n, 800) <= pause <= min(120 * 2**n, 1_000) for n, pause in enumerate(pauses(seed)))
+    assert ExponentialBackoff(100, 1_000).pause_ms(10**9) == 1_000
+
+
+# --- interest, all topics, other clusters ----------------------------------------------------------------------------
+
+
+def test_interest_in_a_topic_that_no_answer_names_ends_too() -> None:
+    """A broker left topic "b" out of its answer: the interest in "b" ends after 5 minutes all the same."""
+    client = Client().knows("a", "b")
+    client.now_ms += 299_999
+    client.metadata.add("a", client.now_ms)
+    client.refresh_again(topic("a"))
+    assert client.metadata.topics == {"a"}
+
+
+def test_a_new_topic_does_not_expire_before_a_request_has_named_it() -> None:
+    """No broker could be reached for six minutes. The topic that a caller waits for is asked for then."""
+    client = Client()
+    client.metadata.add("a", client.now_ms)
+    plan = client.ask()
+    client.metadata.add("b", client.now_ms)
+    client.now_ms += 360_000
+    client.metadata.update(plan, answer(topic("a")), client.now_ms)
+    assert client.metadata.topics == {"b"}
+    assert client.ask().topics == ("b",)
+
+
+def test_a_client_of_all_topics_asks_for_all_and_keeps_all() -> None:
+    """Without any interest. A topic that a full answer leaves out is gone; a wait for a known topic sends nothing."""
+    client = Client()
+    client.metadata = ClientMetadata([("boot", 9092)], all_topics=True)
+    assert client.ask() == MetadataRequestPlan((), 0, False, True)
+    client.refresh(topic("a"), topic("b"))
+    assert client.metadata.cluster.topics == {"a", "b"}
+
+    assert isinstance(WaitOnMetadata(client.metadata, "a", 0, client.now_ms).poll(client.now_ms), Waited)
+    assert not client.metadata.update_requested
+    assert WaitOnMetadata(client.metadata, "c", 0, client.now_ms).poll(client.now_ms) is None
+    assert client.ask().topics == ("c",)
+    client.refresh(topic("c"))
+    assert client.metadata.cluster.topics == {"a", "b", "c"}
+
+    client.refresh_again(topic("b"))
+    assert client.metadata.cluster.topics == {"b"}
+
+
+def test_listeners_of_the_cluster_hear_its_id_with_each_answer() -> None:
+    """ClusterResourceListener. The view of the bootstrap addresses has no id, and is not told."""
+    client, heard = Client(), list[ClusterResource]()
+    client.metadata.subscribe_cluster(heard.append)
+    client.metadata.rebootstrap()
+    assert heard == []
+    client.refresh()
+    client.refresh_again()
+    assert heard == [ClusterResource("cluster")] * 2
+
+
+def test_what_was_seen_of_another_cluster_does_not_bind_the_client() -> None:
+    """The address now belongs to another cluster, whose generation and epochs are lower: the client believes its answer. A
+    partial answer of that cluster forces a full one, because it says nothing of the topics known before."""
+    client = Client().knows("a")
+    client.refresh_again(topic("a"), as_of=(7, 900))
+    client.metadata.add("b", client.now_ms)
+    other = answer(topic("b", view("b", 0, 2, 0)), as_of=(1, 10))._replace(cluster_id="other")
+    client.metadata.update(client.ask(), other, client.now_ms)
+    assert client.metadata.cluster.topics == {"b"}
+
+    client.now_ms += 100
+    assert client.ask().topics == ("a", "b")
+    full = answer(topic("a", view("a", 0, 2, 0)), topic("b", view("b", 0, 2, 0)), as_of=(1, 11))
+    client.metadata.update(client.ask(), full._replace(cluster_id="other"), client.now_ms)
+    assert client.metadata.cluster.partitions[A0].leader_id == 2
+
+
+def test_a_page_of_a_later_moment_has_a_version_of_its_own() -> None:
+    """Topic "a" came with the page as of offset 20. An answer as of offset 15 with the former id of "a" is refused, although
+    the first page of that request was as of offset 10."""
+    client = Client()
+    client.metadata.add("a", client.now_ms)
+    client.refresh(topic("a", view("a", 0, 2, 0), topic_id=ANEW, as_of=ViewVersion(1, 20)), as_of=(1, 10))
+    client.refresh_again(topic("a"), as_of=(1, 15))
+    assert client.metadata.cluster.topic_ids["a"] == ANEW
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_an_error_that_points_to_stale_metadata_forces_a_refresh(code: ErrorCode) -> None:
+    """A send found no leader, a connection broke, a request timed out, or a broker said that it does not lead. An error of the
+    records forces nothing."""
+    client = Client().knows("a")
+    assert client.metadata.note_stale(code) == client.metadata.update_requested
+    stale = {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.STORAGE_ERROR,
+    }
+    fine = {ErrorCode.NONE, ErrorCode.RECORD_BATCH_TOO_LARGE, ErrorCode.INVALID_REQUEST}
+    assert code not in stale | fine or client.metadata.update_requested == (code in stale)
+
+
+def test_a_partition_can_be_had_with_its_nodes() -> None:
+    """Kafka's PartitionInfo: leader, replicas, ISR and offline replicas as nodes. A broker without a known address has none."""
+    client = Client()
+    client.metadata.add("a", client.now_ms)
+    client.refresh(topic("a", view("a", 0, 1, 5, replicas=(1, 2, 3), isr=(1, 2), offline_replicas=(3,))))
+    found = client.metadata.cluster.partition_nodes(A0)
+    assert found is not None
+    away = ClusterNode(3, "", -1)
+    assert (found.leader, found.replicas, found.isr) == (NODES[0], (*NODES, away), NODES)
+    assert found.offline_replicas == (away,)
+    assert [node.has_address for node in found.replicas] == [True, True, False]
+    assert client.metadata.cluster.partition_nodes(TopicPartition("a", 1)) is None

@@ -25,6 +25,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     UNSUPPORTED_VERSION: _ClassVar[ErrorCode]
     CLUSTER_AUTHORIZATION_FAILED: _ClassVar[ErrorCode]
     INVALID_CONTROL_GENERATION: _ClassVar[ErrorCode]
+    TOPIC_AUTHORIZATION_FAILED: _ClassVar[ErrorCode]
     DIVERGING_EPOCH: _ClassVar[ErrorCode]
     OFFSET_OUT_OF_RANGE: _ClassVar[ErrorCode]
     SNAPSHOT_NOT_FOUND: _ClassVar[ErrorCode]
@@ -77,6 +78,7 @@ VOTER_NOT_FOUND: ErrorCode
 UNSUPPORTED_VERSION: ErrorCode
 CLUSTER_AUTHORIZATION_FAILED: ErrorCode
 INVALID_CONTROL_GENERATION: ErrorCode
+TOPIC_AUTHORIZATION_FAILED: ErrorCode
 DIVERGING_EPOCH: ErrorCode
 OFFSET_OUT_OF_RANGE: ErrorCode
 SNAPSHOT_NOT_FOUND: ErrorCode
