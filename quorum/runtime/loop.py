@@ -22,7 +22,7 @@ from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.inputs import PeerRefused, ShutDown
 from quorum.core.protocol.messages import EndQuorumEpochRequest, FetchRequest, PeerRequest, PeerResponse
 from quorum.core.protocol.problem import ProblemCode, found
-from quorum.core.roles import Role, Transition
+from quorum.core.roles import Transition
 from quorum.core.state.node_state import TRANSITIONS_KEPT
 from quorum.runtime.active.story import Told
 from quorum.runtime.active.waiting_room import unknown_outcome
@@ -64,7 +64,7 @@ from quorum.runtime.protocol.world import (
 )
 from quorum.runtime.status import node_status
 from quorum.runtime.turn_timer import TurnTimer
-from quorum.runtime.worker import Worker
+from quorum.runtime.worker import FOLLOWER_REST_S, NEW_EPOCH_REST_S, REST_S, Worker
 from snapshots.store import PositionOutOfRange, SnapshotInfo, SnapshotNotFound
 
 logger = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class NodeLoop:
             clock,
             lambda job, seconds: self.tallies.count_job(job, seconds),
             self._post,
-            lambda: self.node.core.role is Role.LEADER,
+            self._load_rest_s,
         )
         self._flusher = Flusher(self._worker.run, lambda: self._loop.call_soon_threadsafe(self._schedule))
         self.stopped: asyncio.Future[str] = self._loop.create_future()
@@ -340,6 +340,11 @@ class NodeLoop:
         else:
             return self._worker.run(job)
         return None
+
+    def _load_rest_s(self) -> float:
+        if self.node.core.is_leading:
+            return REST_S
+        return FOLLOWER_REST_S if self.node.leader_has_written else NEW_EPOCH_REST_S
 
     def stop_node(self, reason: str) -> None:
         # A waiting command may have been appended, and the other controllers may commit it: a plain refusal would be wrong.

@@ -203,6 +203,16 @@ class Node:
         return self.active.on and self.state.applied < self.log.end
 
     @property
+    def leader_has_written(self) -> bool:
+        """True if the log has records of this epoch after the first, which says that the epoch has a leader.
+
+        The leader wrote these records by its image. Without them, the leader may still be loading its image.
+        """
+        shape, epoch = self.log.shape, self.core.epoch
+        before = shape.end_of_epoch(epoch - 1)
+        return before.epoch == epoch or shape.end > before.offset + 1
+
+    @property
     def has_odd_image(self) -> bool:
         """True if the node has stopped applying records because its image differs from the image of a majority."""
         return self._agreement.is_odd

@@ -5,7 +5,7 @@ import pytest
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
-from metadata_log.format.records import Endpoint, Topic
+from metadata_log.format.records import Endpoint, LeaderChange, Topic
 from metadata_log.store.log import Log
 from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchResponse
 from quorum.runtime.addresses import Addresses
@@ -137,3 +137,21 @@ def test_a_leader_that_has_removed_itself_is_reached_as_long_as_it_is_followed()
     follower.turn(RaftRequest(successor, follower.new_reply_to()))
     assert node.core.leader_id == 3
     assert sorted({**node.addresses.last_named_leader(), **node.addresses.endpoints()}) == [1, 3]
+
+
+def test_a_follower_sees_that_its_leader_has_written() -> None:
+    """The first record of an epoch needs no image of the leader; any further record does. A new epoch begins anew."""
+    log = Log.open(MemoryDirectory(), chain=genesis(CLUSTER_ID, VOTERS))
+    first = log.append([LeaderChange(2, (1, 2, 3), (1, 2, 3))], EPOCH, 1)
+    second = log.append([Topic("t", (1).to_bytes(16, "big"))], EPOCH, 1)
+    follower = Follower(apply_at_once_records=EACH)
+    has_written = [follower.node.leader_has_written]
+    for batch in (first, second):
+        follower.take(batch, 0)
+        follower.run_until_idle()
+        has_written.append(follower.node.leader_has_written)
+    assert has_written == [False, False, True]
+
+    successor = BeginQuorumEpochRequest(ReplicaKey(3, directory_id(3)), ME, EPOCH + 1)
+    follower.turn(RaftRequest(successor, follower.new_reply_to()))
+    assert not follower.node.leader_has_written
