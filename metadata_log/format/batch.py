@@ -6,7 +6,7 @@ in snapshots. After encoding, a batch is copied from disk to wire to disk withou
 Layout, big-endian, 80 bytes of header and then the records:
 
     offset  size  field
-         0     1  format version (1)
+         0     1  format version (1; 2 in the log of a replicated partition)
          1     1  flags (bit 0: control batch)
          2     2  reserved, zero
          4     4  length of the whole batch, header included
@@ -37,6 +37,10 @@ batches of higher epochs.
 *The CRC does not cover the first twelve bytes.* Version and reserved bits have only one valid value, and with a wrong
 length the CRC is taken over other bytes and does not match. Only the control flag remains: the chain covers it, and
 `codec.decode_batch` compares it with the type of each record. Code that checks neither must not trust the flag.
+
+*A batch of format version 2* belongs to a replicated partition, and holds records of clients. Its header is the same, without
+flags, and `data_batch` describes the bytes behind. This file and the store carry both versions. A log has batches of one version
+only, so a batch that comes to the wrong log is refused.
 """
 
 import hashlib
@@ -51,6 +55,9 @@ from metadata_log.format.errors import BatchTooLarge, LogFormatError
 from metadata_log.format.ids import EPOCH_MAX, Epoch, Offset, OffsetAndEpoch
 
 FORMAT_VERSION: Final = 1
+"""The format version of the batches of `@metadata` and of snapshots."""
+DATA_FORMAT_VERSION: Final = 2
+"""The format version of the batches of replicated partitions."""
 HEADER_BYTES: Final = 80
 BATCH_BYTES_MAX: Final = 1 << 20
 """Maximum size of a batch, header included."""
@@ -59,6 +66,8 @@ BATCH_RECORDS_MAX: Final = 12_000
 configs and the request's outcome. Larger operations, for example a fencing, are sliced into several batches."""
 CONTROL_FLAG: Final = 1
 CHAIN_BYTES: Final = 32
+STAMP_BYTES: Final = 16
+"""How many bytes a batch of format version 2 has between its header and its records."""
 
 _HEADER = struct.Struct(">BBHIIIQIIQQ32s")
 _CRC_AT: Final = 8
@@ -70,7 +79,7 @@ _EPOCH_ABOVE_MAX: Final = EPOCH_MAX >> 32
 assert _HEADER.size == HEADER_BYTES
 
 HEADER_PATTERN: Final = re.compile(
-    rb"\x01[\x00\x01]\x00\x00"  # version, flags, reserved
+    rb"[\x01\x02][\x00\x01]\x00\x00"  # version, flags, reserved
     rb"\x00[\x00-\x10].{18}"  # no longer than BATCH_BYTES_MAX; then CRC, the epoch's lower half and base offset
     rb"\x00\x00..[\x00-\x7f].{51}",  # no more than BATCH_RECORDS_MAX; the epoch's upper half; then timestamps and chain
     re.DOTALL,
@@ -105,8 +114,12 @@ class Batch(NamedTuple):
         return OffsetAndEpoch(self.end_offset, self.epoch)
 
     @property
+    def format_version(self) -> int:
+        return self.data[0]
+
+    @property
     def payload(self) -> bytes:
-        """The packed records, without the header."""
+        """Everything behind the header: in format version 1 the packed records."""
         return self.data[HEADER_BYTES:]
 
     def __str__(self) -> str:
@@ -138,6 +151,7 @@ def encode(
     last_timestamp_ms: int,
     is_control: bool,
     previous_chain: bytes,
+    format_version: int = FORMAT_VERSION,
 ) -> Batch:
     """Encode `payload` (packed records) as a batch that continues `previous_chain`.
 
@@ -153,7 +167,7 @@ def encode(
     assert 0 <= epoch <= EPOCH_MAX, epoch
     flags = CONTROL_FLAG if is_control else 0
     head = _HEADER.pack(
-        FORMAT_VERSION, flags, 0, length, 0, epoch & _HALF, base_offset, record_count, epoch >> 32,
+        format_version, flags, 0, length, 0, epoch & _HALF, base_offset, record_count, epoch >> 32,
         first_timestamp_ms, last_timestamp_ms, b"",
     )  # fmt: skip
     chain = _chain(previous_chain, head, payload)
@@ -173,7 +187,7 @@ def _header(data: bytes, position: int) -> tuple[Any, ...]:
     header = _HEADER.unpack_from(data, position)
     version, flags, reserved, length, _, _, _, count, epoch_above, _, _, _ = header
     if version != FORMAT_VERSION:
-        raise LogFormatError(f"batch format version {version}; this code reads {FORMAT_VERSION}")
+        _check_data_header(version, flags, length)
     if flags & ~CONTROL_FLAG or reserved:
         raise LogFormatError(f"flags {flags:#x} or reserved bits that this format does not have")
     if not HEADER_BYTES < length <= BATCH_BYTES_MAX:
@@ -183,6 +197,24 @@ def _header(data: bytes, position: int) -> tuple[Any, ...]:
     if epoch_above > _EPOCH_ABOVE_MAX:
         raise LogFormatError(f"an epoch beyond {EPOCH_MAX}, the last one")
     return header
+
+
+def _check_data_header(version: int, flags: int, length: int) -> None:
+    if version != DATA_FORMAT_VERSION:
+        raise LogFormatError(
+            f"batch format version {version}; this code reads {FORMAT_VERSION} and {DATA_FORMAT_VERSION}"
+        )
+    if flags or length <= HEADER_BYTES + STAMP_BYTES:
+        raise LogFormatError(f"flags {flags:#x} and length {length}, which format version {version} does not have")
+
+
+def check_format(batch: Batch, format_version: int) -> None:
+    """Raise LogFormatError unless `batch` has the format version of its log."""
+    if batch.data[0] != format_version:
+        raise LogFormatError(
+            f"the batch at offset {batch.base_offset} has format version {batch.data[0]}, and the batches of this log have "
+            f"{format_version}: a log of metadata and a log of a partition never mix. The batch was not used"
+        )
 
 
 def batch_length(data: bytes, position: int = 0) -> int:

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgpack
 
-from metadata_log.format.batch import BATCH_BYTES_MAX, Batch
+from metadata_log.format.batch import BATCH_BYTES_MAX, FORMAT_VERSION, Batch, check_format
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import NO_LEADER, Uuid, uuid_text
 from metadata_log.format.partition_bytes import PARTITION_MARK, StatesSeen, encode_partition, pack
@@ -181,8 +181,10 @@ def decode_batch(batch: Batch) -> list[Record | UnknownRecord]:
     """Decode the records of `batch`.
 
     Raises:
-        LogFormatError: as `decode_records`; also a control record in a data batch, or a data record in a control batch.
+        LogFormatError: as `decode_records`; also a control record in a data batch, or a data record in a control batch; also
+            a batch of a replicated partition.
     """
+    check_format(batch, FORMAT_VERSION)
     records = decode_records(batch.payload, batch.record_count)
     if not batch.is_control and _DATA_RECORDS.issuperset(map(type, records)):
         return records

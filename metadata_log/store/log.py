@@ -33,7 +33,7 @@ from metadata_log.format.records import Record
 from metadata_log.store.damage import DamagedRange, DamagedRangeRead, LostTail
 from metadata_log.store.log_config import LogConfig
 from metadata_log.store.log_notes import Flushed, FlushedNote, LogStart, remove_lost, write_lost, write_start
-from metadata_log.store.log_opening import Found, MayLose, find, start_anew
+from metadata_log.store.log_opening import Found, MayLose, Observer, find, start_anew
 from metadata_log.store.log_view import LogView
 from metadata_log.store.segment_repair import check_filling
 from metadata_log.store.segments import LogPlace, Segments
@@ -64,6 +64,7 @@ class Log(LogView):
         config: LogConfig = LogConfig(),  # noqa: B008 - immutable
         accept_loss: bool | MayLose = False,
         snapshot: Flushed | None = None,
+        observe: Observer = lambda _: None,
     ) -> "Log":
         """Recover the log in `directory`, or create one that starts at `start` if the directory has none.
 
@@ -80,22 +81,25 @@ class Log(LogView):
         `snapshot` is the end of the newest whole snapshot beside the log, with the chain there. Records that continue
         the snapshot are never treated as a torn tail, even if the note `flushed` is older than the snapshot.
 
+        `observe` is called with each intact batch of the directory in order, also with those below the log's start.
+
         Raises:
             LostTail: the end of the durable part is lost, and `accept_loss` does not permit that.
             CorruptLog: the files do not hold what was written.
             OSError, FlushFailed: the disk failed.
         """
         note = FlushedNote(directory)
-        segments = Segments(directory, archive=config.archive)
+        segments = Segments(directory, archive=config.archive, open_files_max=config.open_files_max)
         try:
             found = find(
                 directory,
                 segments,
                 note,
                 begin=LogStart(start, chain or genesis_chain("", b""), timestamp_ms),
-                tail_bytes=config.tail_bytes,
+                config=config,
                 may_lose=accept_loss if callable(accept_loss) else lambda _: bool(accept_loss),
                 snapshot=snapshot,
+                observe=observe,
             )
         except BaseException:
             segments.close()
@@ -113,6 +117,18 @@ class Log(LogView):
             OSError: the disk is full or broken; nothing was appended.
         """
         batch = self.seal(records, epoch, wall_ms)
+        self._write((batch,))
+        return batch
+
+    def append_data(self, payload: bytes, record_count: int, epoch: Epoch, timestamps_ms: tuple[int, int]) -> Batch:
+        """Append `payload` as one batch of format version 2, as the leader of a partition in `epoch`. The log does not
+        interpret `payload`.
+
+        Raises:
+            BatchTooLarge: `payload` does not fit one batch; nothing was appended.
+            OSError: the disk is full or broken; nothing was appended.
+        """
+        batch = self._memory.seal_data(payload, record_count, epoch, timestamps_ms)
         self._write((batch,))
         return batch
 
@@ -194,6 +210,30 @@ class Log(LogView):
         ticket = self.begin_flush()
         ticket.sync()
         self.complete_flush(ticket)
+
+    def roll(self) -> None:
+        """Flush everything, and begin a new segment, unless the active segment has no batch.
+
+        Raises:
+            OSError: the disk has no room for a new segment; the log is unchanged.
+            FlushFailed: stop the process.
+        """
+        self.flush()
+        if self._segments.active.base_offset < self._memory.end:
+            self._segments.create_next(self._memory)
+
+    def rest(self) -> None:
+        """Close all files of the log, and forget the batches in memory, if everything is durable. The next use opens the files
+        again.
+
+        A log with unflushed batches stays as it is. (Example: a worker runs `FlushTicket.sync` for the end 60. If the
+        owner closed the file before the fsync, `sync` would do nothing, and `complete_flush` would count 60 as durable.)
+        """
+        memory = self._memory
+        if self._flushed_end == memory.end:
+            self._segments.close()
+            self._note.close()
+            memory.tail.clear(memory.end, memory.chain)
 
     # --- cutting ---------------------------------------------------------------------------------------------------
 

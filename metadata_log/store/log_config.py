@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from metadata_log.format.batch import FORMAT_VERSION
+
 
 class LogConfig(NamedTuple):
     segment_bytes: int = 64 << 20
@@ -13,3 +15,7 @@ class LogConfig(NamedTuple):
     archive_max_bytes: int = 1 << 30
     archive_max_age_ms: int = 30 * 24 * 3_600_000
     """Maximum age of an archived segment, measured by the timestamps in the log, not by a clock."""
+    open_files_max: int = 8
+    """Maximum number of sealed segments whose files are kept open."""
+    format_version: int = FORMAT_VERSION
+    """The format version of all batches of the log."""

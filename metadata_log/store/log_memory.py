@@ -6,7 +6,7 @@ of the files.
 
 from collections.abc import Sequence
 
-from metadata_log.format.batch import Batch, encode, verify_chain
+from metadata_log.format.batch import DATA_FORMAT_VERSION, FORMAT_VERSION, Batch, check_format, encode, verify_chain
 from metadata_log.format.codec import decode_batch, encode_records
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Epoch, Offset
@@ -28,8 +28,9 @@ class LogMemory:
     history: LogHistory
     tail: Tail
 
-    def __init__(self, start: LogStart, tail_bytes: int) -> None:
+    def __init__(self, start: LogStart, tail_bytes: int, format_version: int = FORMAT_VERSION) -> None:
         self._tail_bytes = tail_bytes
+        self.format_version = format_version
         self.begin_at(start)
 
     def begin_at(self, start: LogStart) -> None:
@@ -46,6 +47,7 @@ class LogMemory:
         Raises:
             BatchTooLarge: `records` do not fit one batch.
         """
+        assert self.format_version == FORMAT_VERSION, "records of metadata in the log of a partition"
         is_control = TYPE_NUMBERS[type(records[0])] >= FIRST_CONTROL_TYPE
         assert all((TYPE_NUMBERS[type(each)] >= FIRST_CONTROL_TYPE) is is_control for each in records)
         assert epoch >= self.history.last_epoch, f"epoch {epoch} behind {self.history.last_epoch}"
@@ -61,6 +63,26 @@ class LogMemory:
             previous_chain=self.chain,
         )
 
+    def seal_data(self, payload: bytes, record_count: int, epoch: Epoch, timestamps_ms: tuple[int, int]) -> Batch:
+        """Make the batch of format version 2 with which `payload` would continue the log of a partition.
+
+        Raises:
+            BatchTooLarge: `payload` does not fit one batch.
+        """
+        assert self.format_version == DATA_FORMAT_VERSION, "records of clients in a log of metadata"
+        assert epoch >= self.history.last_epoch, f"epoch {epoch} behind {self.history.last_epoch}"
+        return encode(
+            payload,
+            base_offset=self.end,
+            epoch=epoch,
+            record_count=record_count,
+            first_timestamp_ms=timestamps_ms[0],
+            last_timestamp_ms=timestamps_ms[1],
+            is_control=False,
+            previous_chain=self.chain,
+            format_version=self.format_version,
+        )
+
     def check_continued_by(self, batches: Sequence[Batch]) -> None:
         """Raise LogFormatError unless `batches` continue the log."""
         end, epoch, chain = self.end, self.history.last_epoch, self.chain
@@ -73,6 +95,7 @@ class LogMemory:
                 raise LogFormatError(f"a batch of epoch {batch.epoch} at offset {end}, after epoch {epoch}")
             if not verify_chain(batch, chain):
                 raise LogFormatError(f"the batch at offset {end} does not continue this log's chain")
+            check_format(batch, self.format_version)
             if batch.is_control:
                 decode_batch(batch)  # refuse a voter set that this release cannot read
             end, epoch, chain = batch.end_offset, batch.epoch, batch.chain

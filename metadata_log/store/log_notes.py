@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 import google_crc32c
 
 from metadata_log.disk.failures import FileTooLarge, is_unreadable
-from metadata_log.disk.files import Directory
+from metadata_log.disk.files import Directory, File
 from metadata_log.format.batch import CHAIN_BYTES
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Offset, OffsetAndEpoch
@@ -92,12 +92,12 @@ def remove_lost(directory: Directory) -> None:
 
 
 class FlushedNote:
-    """The open file `flushed`."""
+    """The file `flushed`, open unless the log rests."""
 
     def __init__(self, directory: Directory) -> None:
         is_new = not directory.exists(FLUSHED_NAME)
         self._directory = directory
-        self._file = directory.open(FLUSHED_NAME, create=True)
+        self._opened: File | None = directory.open(FLUSHED_NAME, create=True)
         if is_new:
             directory.flush()
 
@@ -133,7 +133,16 @@ class FlushedNote:
         self._file.check_in_place()
 
     def close(self) -> None:
-        self._file.close()
+        """Close the file. The next use opens it again."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    @property
+    def _file(self) -> File:
+        if self._opened is None:
+            self._opened = self._directory.open(FLUSHED_NAME)
+        return self._opened
 
 
 class LogStart(NamedTuple):

@@ -14,9 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from metadata_log.disk.files import Directory
+from metadata_log.format.batch import Batch
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Offset
 from metadata_log.store.damage import DamageLedger, LostTail
+from metadata_log.store.log_config import LogConfig
 from metadata_log.store.log_history import QuorumRecord
 from metadata_log.store.log_memory import LogMemory
 from metadata_log.store.log_notes import Flushed, FlushedNote, LogStart, read_lost, read_start, write_lost, write_start
@@ -28,6 +30,9 @@ from metadata_log.store.segments import Segments
 
 MayLose: TypeAlias = Callable[[Sequence[tuple[Offset, QuorumRecord]]], bool]
 """Decide whether a log may be opened without its durable end, from the records about voters that are left."""
+
+
+Observer: TypeAlias = Callable[[Batch], None]
 
 
 class Found(NamedTuple):
@@ -44,14 +49,15 @@ def find(
     note: FlushedNote,
     *,
     begin: LogStart,
-    tail_bytes: int,
+    config: LogConfig,
     may_lose: MayLose,
     snapshot: Flushed | None = None,
+    observe: Observer = lambda _: None,
 ) -> Found:
     """Open the log in `directory` into `segments`; create one that starts at `begin` if the directory has none.
 
     `snapshot` is the end of a snapshot that is durable beside the log. The note `flushed` may be older than the
-    snapshot.
+    snapshot. `observe` is called with each intact batch, also with those below the log's start.
 
     Raises:
         LostTail: the end of the durable part is lost, and `may_lose` does not permit that.
@@ -61,7 +67,8 @@ def find(
     discard_unfinished(directory)
     lost = read_lost(directory)
     start = read_start(directory)
-    opening = _Opening(directory, segments, note, LogMemory(start or begin, tail_bytes), lost, may_lose, snapshot)
+    memory = LogMemory(start or begin, config.tail_bytes, config.format_version)
+    opening = _Opening(directory, segments, note, memory, lost, may_lose, snapshot, observe)
     opening.find(start, start or begin)
     return Found(opening.memory, opening.lost)
 
@@ -90,12 +97,14 @@ class _Opening:
         lost: Flushed | None,
         may_lose: MayLose,
         snapshot: Flushed | None,
+        observe: Observer,
     ) -> None:
         self._directory = directory
         self._segments = segments
         self._note = note
         self._may_lose = may_lose
         self._snapshot = snapshot
+        self._observe = observe
         self.memory = memory
         self.lost = lost
 
@@ -111,7 +120,8 @@ class _Opening:
             self._refuse_earlier_loss()
             self._start_anew(begin)
         else:
-            self._recover(Recovery(self._directory, start, durable, self._snapshot), begin, durable)
+            recovery = Recovery(self._directory, start, durable, self._snapshot, self.memory.format_version)
+            self._recover(recovery, begin, durable)
 
     def _recover(self, recovery: Recovery, begin: LogStart, durable: Flushed | None) -> None:
         lost = self._judge(recovery, begin)
@@ -137,6 +147,8 @@ class _Opening:
                 memory.begin_at(recovery.start)
                 began = True
             memory.add_recovered(item)
+            if isinstance(item, Batch):
+                self._observe(item)
         self._refuse_earlier_loss()
         lost = recovery.settle(may_lose=self._may_be_lost)
         if not began:  # before a loss is noted: if no record is left, the note needs this log's own first chain

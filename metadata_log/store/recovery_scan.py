@@ -11,7 +11,7 @@ The scan changes nothing on the disk, and does not decide if an end is lost: `re
 from collections.abc import Iterator
 
 from metadata_log.disk.files import Directory
-from metadata_log.format.batch import Batch, verify_chain
+from metadata_log.format.batch import FORMAT_VERSION, Batch, check_format, verify_chain
 from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.store.damage import DamagedRange
@@ -52,9 +52,15 @@ class RecoveryScan:
     """One scan of one directory. `Recovery` judges what the scan has found."""
 
     def __init__(
-        self, directory: Directory, start: LogStart | None, note: Flushed | None, snapshot: Flushed | None = None
+        self,
+        directory: Directory,
+        start: LogStart | None,
+        note: Flushed | None,
+        snapshot: Flushed | None = None,
+        format_version: int = FORMAT_VERSION,
     ) -> None:
         """`note` says how far the log was durable; `snapshot` is the end of a durable snapshot beside the log."""
+        self._format_version = format_version
         names = segment_names(directory)
         self._leftovers = [name for name in names if is_leftover(directory, name)]
         names = [name for name in names if name not in self._leftovers]
@@ -190,6 +196,10 @@ class RecoveryScan:
             raise BadBatch(position, f"epoch {batch.epoch} after epoch {self._epoch}")
         if not verify_chain(batch, previous_chain):
             raise BadBatch(position, "the batch does not continue the chain")
+        try:
+            check_format(batch, self._format_version)
+        except LogFormatError as e:
+            raise _AnotherHistory(str(e)) from e
         self._end, self._epoch, self._chain = batch.end_offset, batch.epoch, batch.chain
         self._time_ms = max(self._time_ms, batch.last_timestamp_ms)
         self._check_start()

@@ -13,8 +13,9 @@ Example: a segment has entries for the offsets 0, 120, 250 and 300.
   3. A read finds damage behind 300: the gap grows, and reaches from 120 to the end.
   4. A repair writes the file again as a whole (`segment_repair`): the new segment has no gap.
 
-The last segment of a log is the active one, to which the log appends. The file is preallocated in steps of
-`PREALLOCATE_BYTES`.
+The last segment of a log is the active one, to which the log appends. The file is preallocated in steps: it doubles, from
+`PREALLOCATE_FIRST_BYTES` on, and grows by `PREALLOCATE_BYTES` once it is larger than that. So the thousand small partitions of a
+broker do not reserve a gibibyte.
 """
 
 from bisect import bisect_right
@@ -38,6 +39,7 @@ from metadata_log.store.segment import (
     walk,
 )
 
+PREALLOCATE_FIRST_BYTES: Final = 64 << 10
 PREALLOCATE_BYTES: Final = 1 << 20
 INDEX_STEP_BYTES: Final = 16 << 10
 _WINDOW_BYTES: Final = 256 << 10
@@ -196,7 +198,8 @@ class Segment:
             self._unwritten.clear()
 
     def _reserve(self, needed: int, segment_bytes: int) -> None:
-        size = max(needed, min(self._allocated + PREALLOCATE_BYTES, segment_bytes))
+        step = min(max(PREALLOCATE_FIRST_BYTES, self._allocated), PREALLOCATE_BYTES)
+        size = max(needed, min(self._allocated + step, segment_bytes))
         self.file.preallocate(size)
         self._allocated = size
 

@@ -14,13 +14,13 @@ Several files are changed in an order that leaves a log after any crash, althoug
   * segments below the log's start are retired after the start has moved, because recovery ignores files below the
     start.
 
-At most `OPEN_FILES_MAX` sealed files are kept open.
+Only a few sealed files are kept open (`LogConfig.open_files_max`).
 """
 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from metadata_log.disk.files import Directory
 from metadata_log.format.batch import Batch, verify_chain
@@ -33,9 +33,6 @@ from metadata_log.store.log_notes import LogStart
 from metadata_log.store.segment import BadBatch, SegmentHeader, base_offset_of, segment_names, walk
 from metadata_log.store.segment_file import Segment
 from metadata_log.store.segment_repair import repaired
-
-OPEN_FILES_MAX: Final = 8
-"""Maximum number of sealed files that are kept open."""
 
 
 class Extent(NamedTuple):
@@ -60,8 +57,9 @@ class LogPlace(NamedTuple):
 class Segments:
     """The segments and damaged ranges of one log. Never empty once the log is open."""
 
-    def __init__(self, directory: Directory, *, archive: bool) -> None:
+    def __init__(self, directory: Directory, *, archive: bool, open_files_max: int) -> None:
         self._directory = directory
+        self._open_files_max = open_files_max
         self.archive = Archive(directory) if archive else None
         self._files: list[Segment] = []
         self._opened: deque[Segment] = deque()
@@ -86,7 +84,7 @@ class Segments:
         segment = self._files[max(0, index)]
         if segment is not self._files[-1] and segment not in self._opened:
             self._opened.append(segment)
-            if len(self._opened) > OPEN_FILES_MAX:
+            if len(self._opened) > self._open_files_max:
                 oldest = self._opened.popleft()
                 if oldest is not self._files[-1]:
                     oldest.release()
@@ -121,7 +119,7 @@ class Segments:
         for batch in batches:
             if run_end + len(batch.data) > segment_bytes and batch.base_offset > self.active.base_offset:
                 self._write_run(run, memory, segment_bytes)
-                self._create_next(memory)
+                self.create_next(memory)
                 run, run_end = [], self.active.end_position
             run.append(batch)
             run_end += len(batch.data)
@@ -135,11 +133,12 @@ class Segments:
         """
         active = self._files[-1]
         if active.end_position + len(batch.data) > segment_bytes and batch.base_offset > active.base_offset:
-            active = self._create_next(memory)
+            active = self.create_next(memory)
         active.append_unwritten(batch, memory.chain, segment_bytes)
         memory.append(batch)
 
-    def _create_next(self, memory: LogMemory) -> Segment:
+    def create_next(self, memory: LogMemory) -> Segment:
+        """Seal the active segment, and create the segment that continues the log."""
         place = OffsetAndEpoch(memory.end, memory.history.last_epoch)
         return self.create(SegmentHeader(place, memory.chain, memory.history.last_timestamp_ms))
 
@@ -343,6 +342,7 @@ class Segments:
     def close(self) -> None:
         for each in self._files:
             each.release()
+        self._opened.clear()
 
 
 def check(directory: Directory, extent: Extent, max_bytes: int) -> Extent | None:

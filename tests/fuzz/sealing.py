@@ -74,8 +74,22 @@ def batches_mutated(first_chain: bytes | None) -> Mutate:
     return mutate
 
 
-_FIELDS: Final = ((0, 1), (1, 1), (2, 2), (4, 4), (12, 4), (16, 8), (24, 4), (28, 4), (32, 8), (40, 8))
-"""Where a header's numbers stand, and how wide they are."""
+_FIELDS: Final = (
+    (0, 1),
+    (1, 1),
+    (2, 2),
+    (4, 4),
+    (12, 4),
+    (16, 8),
+    (24, 4),
+    (28, 4),
+    (32, 8),
+    (40, 8),
+    (80, 8),
+    (88, 4),
+    (92, 4),
+)
+"""Where the numbers of a header and of a stamp stand, and how wide they are."""
 
 
 def _field_mutated(rng: Random, sample: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from metadata_log.format.batch import Batch, encode, genesis_chain
 from metadata_log.format.codec import encode_records
+from metadata_log.format.data_batch import NO_STAMP, DataRecord, ProducerStamp, encode_data, pack_records
 from metadata_log.format.ids import NO_LEADER
 from metadata_log.format.records import (
     EXTERNAL_DATA_PLANE,
@@ -163,3 +164,20 @@ def late_batch() -> Batch:
         is_control=False,
         previous_chain=genesis_chain("sample-cluster", b"voters"),
     )
+
+
+def data_batches() -> list[Batch]:
+    """Two batches of a replicated partition: of an idempotent producer, and of another one."""
+    records = pack_records(
+        [
+            DataRecord(1_700_000_000_007, b"key", b"value", (("trace", b"\x01\x02"), ("empty", None))),
+            DataRecord(1_700_000_000_003, None, b""),
+        ]
+    )
+    first = encode_data(
+        records, ProducerStamp(7, 2, 40), base_offset=0, epoch=3, previous_chain=genesis_chain("sample/0", b"")
+    )
+    second = encode_data(
+        pack_records([DataRecord(0, b"", None)]), NO_STAMP, base_offset=2, epoch=4, previous_chain=first.chain
+    )
+    return [first, second]

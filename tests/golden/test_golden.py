@@ -10,6 +10,7 @@ from pathlib import Path
 from metadata_log.disk.identity import IDENTITY_NAME, Identity, read_identity, write_identity
 from metadata_log.format.batch import decode, verify_chain
 from metadata_log.format.codec import decode_records, encode_record
+from metadata_log.format.data_batch import NO_STAMP, ProducerStamp, decode_data, stamp_of
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.records import RECORD_TYPES
 from metadata_log.store.log_notes import (
@@ -22,7 +23,7 @@ from metadata_log.store.log_notes import (
     write_start,
 )
 from metadata_log.store.segment import SegmentHeader, pack_header, unpack_header
-from tests.golden.samples import HASH, ID_A, RECORDS, late_batch, sample_batches
+from tests.golden.samples import HASH, ID_A, RECORDS, data_batches, late_batch, sample_batches
 from tests.sim.world.disk import MemoryDirectory
 
 FILE = Path(__file__).parent / "log_formats.json"
@@ -40,6 +41,7 @@ def current() -> dict[str, str]:
         f"record {i:02d} {type(record).__name__}": encode_record(record).hex() for i, record in enumerate(RECORDS)
     }
     entries |= {f"batch {i}": batch.data.hex() for i, batch in enumerate(sample_batches())}
+    entries |= {f"data batch {i}": batch.data.hex() for i, batch in enumerate(data_batches())}
     directory = MemoryDirectory()
     FlushedNote(directory).write(123_456, HASH)
     write_start(directory, START)
@@ -80,6 +82,16 @@ def test_golden_batches_decode_and_are_chained() -> None:
     assert [first, second] == sample_batches()
     assert decode(bytes.fromhex(entries["batch, late"])) == late_batch()
     assert verify_chain(second, first.chain)
+
+
+def test_golden_data_batches_decode_and_are_chained() -> None:
+    first, second = (decode(bytes.fromhex(golden()[f"data batch {i}"])) for i in (0, 1))
+
+    assert [first, second] == data_batches()
+    assert verify_chain(second, first.chain)
+    assert (stamp_of(first), stamp_of(second)) == (ProducerStamp(7, 2, 40), NO_STAMP)
+    assert decode_data(first)[0] == (1_700_000_000_007, b"key", b"value", (("trace", b"\x01\x02"), ("empty", None)))
+    assert decode_data(second) == [(0, b"", None, ())]
 
 
 def test_golden_headers_and_small_files_read_back() -> None:

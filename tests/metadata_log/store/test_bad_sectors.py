@@ -224,7 +224,7 @@ def test_bytes_that_cannot_be_read_are_never_cut(note: str, behind: str) -> None
     if note == "none":
         directory.remove("flushed")
     before = seen(directory)
-    position = {"an intact batch": 20_000, "nothing": active.end_position - 100, "zeros": active.end_position + 2000}
+    position = {"an intact batch": 20_000, "nothing": active.end_position - 100, "zeros": active.end_position + 1000}
     directory.break_sector(active.name, position[behind])
     if (note, behind) == ("of the end", "an intact batch"):
         assert len(Log.open(directory, config=CONFIG).damage) == 1, "this is damage inside the log"

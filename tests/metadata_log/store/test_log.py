@@ -16,7 +16,6 @@ from metadata_log.store.log import Log
 from metadata_log.store.log_config import LogConfig
 from metadata_log.store.log_notes import FLUSHED_NAME
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
-from metadata_log.store.segments import OPEN_FILES_MAX
 from tests.metadata_log.store.damaged_log import everything
 from tests.sim.world.disk import MemoryDirectory
 
@@ -549,6 +548,6 @@ def test_of_sealed_segments_only_a_few_are_kept_open(tmp_path: Path) -> None:
     for _ in range(2):
         assert len(log.read(0, 1 << 30)) == 60
         opened = [link for link in Path("/proc/self/fd").iterdir() if str(tmp_path) in str(link.resolve())]
-        assert len(opened) <= OPEN_FILES_MAX + 3
+        assert len(opened) <= LogConfig().open_files_max + 3
         log.close()
         log = Log.open(RealDirectory(tmp_path), config=LogConfig(segment_bytes=2048, tail_bytes=10))

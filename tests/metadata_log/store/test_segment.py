@@ -18,7 +18,7 @@ from metadata_log.store.segment import (
     unpack_header,
     walk,
 )
-from metadata_log.store.segment_file import INDEX_STEP_BYTES, PREALLOCATE_BYTES, Segment
+from metadata_log.store.segment_file import INDEX_STEP_BYTES, PREALLOCATE_BYTES, PREALLOCATE_FIRST_BYTES, Segment
 from tests.sim.world.disk import MemoryDirectory
 
 HEADER = SegmentHeader(OffsetAndEpoch(100, 2), bytes(range(32)), 5)
@@ -95,7 +95,9 @@ def test_batches_larger_than_a_read_window_are_walked_over_too() -> None:
 
 def test_a_file_grows_in_steps_and_not_above_its_limit() -> None:
     directory = MemoryDirectory()
-    assert filled(directory, batches(3)).file.size() == PREALLOCATE_BYTES + SEGMENT_HEADER_BYTES
+    assert filled(directory, batches(3)).file.size() == PREALLOCATE_FIRST_BYTES + SEGMENT_HEADER_BYTES
+    large = filled(MemoryDirectory(), batches(3, bytes(900_000)))
+    assert large.end_position < large.file.size() <= large.end_position + PREALLOCATE_BYTES
     small = MemoryDirectory()
     assert filled(small, batches(3), segment_bytes=4096).file.size() == 4096
 
