@@ -22,6 +22,7 @@ from broker_agent.directory_reporter import AssignmentsAnswered, report
 from broker_agent.identity import BrokerIdentity
 from broker_agent.isr_proposer import ProposalsAnswered, lead
 from broker_agent.metadata_loader import Log, MetadataLoader
+from broker_agent.publishing.publishers import PublisherProblem, Publishers
 from broker_agent.session.isr_proposals import IsrProposal, IsrProposals
 from broker_agent.session.lifecycle import (
     AbandonFetch,
@@ -69,7 +70,7 @@ class AgentTimes:
     search_log_interval_ms: int = 5_000
 
 
-class Agent:
+class AgentLoop:
     """One broker process. Call `run`; all other methods may be called from the same event loop meanwhile."""
 
     def __init__(
@@ -103,9 +104,12 @@ class Agent:
         """Set and replaced at every swap of the cache and every change of state."""
         self._exit: asyncio.Future[Exit] | None = None
         self._directories = ReplicaDirectories(identity.broker_id, identity.log_dirs, directory_limits)
+        self.publishers = Publishers(self._spawn, log, identity.generation)
+        """The subscribers that learn of every swap of the cache."""
         self._loader = MetadataLoader(
             store,
             self.cache,
+            self.publishers,
             feed=self.feed,
             announce=self._announce,
             spawn=self._spawn,
@@ -174,6 +178,27 @@ class Agent:
     @property
     def snapshots_loaded(self) -> int:
         return self._loader.snapshots_loaded
+
+    @property
+    def problems(self) -> tuple[PublisherProblem, ...]:
+        """What is wrong with this broker although it may serve."""
+        return self.publishers.problems
+
+    @property
+    def lease_until_ms(self) -> int:
+        """The end of the lease, exclusive, on the clock of `now_ms`."""
+        return self._session.lease_until_ms
+
+    def is_current(self, image: MetadataImage) -> bool:
+        """Tells whether the image has this process's registration, and everything that was committed at the last answer."""
+        me, epoch = image.brokers.get(self.broker_id), self.broker_epoch
+        is_registered = me is not None and epoch is not None and me.broker_epoch == epoch
+        return is_registered and image.offset >= self.high_watermark
+
+    @property
+    def client(self) -> ControllerClient:
+        """The connection to the controller that the broker asks now, for further calls of this broker."""
+        return self._client
 
     def may_serve(self) -> bool:
         """Tells whether clients may be answered at this moment."""

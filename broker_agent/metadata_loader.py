@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from broker_agent.cache import MetadataCache
 from broker_agent.client import SnapshotPiece, SnapshotUnavailable
+from broker_agent.publishing.publishers import Publishers
 from broker_agent.session.lifecycle import (
     Applied,
     ApplyBatches,
@@ -76,6 +77,7 @@ class MetadataLoader:
         self,
         store: BrokerStore,
         cache: MetadataCache,
+        publishers: Publishers,
         *,
         feed: Callable[[Input], None],
         announce: Callable[[], None],
@@ -83,14 +85,15 @@ class MetadataLoader:
         flush_interval_ms: int,
         log: Log,
     ) -> None:
-        """`feed` takes inputs for the session, `announce` is called after each change of the cache, and `spawn` starts a watched
-        task."""
+        """`publishers` learn of each swap of the cache, `feed` takes inputs for the session, `announce` is called after each
+        change of the cache, and `spawn` starts a watched task."""
         self.stores_dropped = 0
         self.snapshots_loaded = 0
         self.controllers: tuple[HostPort, ...] = ()
         """The voters' addresses from the log; kept when the store is dropped."""
         self._store = store
         self._cache = cache
+        self._publishers = publishers
         self._feed = feed
         self._announce = announce
         self._spawn = spawn
@@ -180,6 +183,7 @@ class MetadataLoader:
         self._log.warning("new generation", generation=generation, now="dropping the store, fetching everything anew")
         await self._in_store(lambda: self._store.join_generation(generation))
         self._cache.begin_anew()
+        self._publishers.begin_generation(generation)
 
     @property
     def position(self) -> Position:
@@ -213,6 +217,7 @@ class MetadataLoader:
             self._log.info("partitions deleted", count=len(swapped.deleted), first=swapped.deleted[0].topic)
         for listener, lacking in swapped.listeners_that_differ.items():
             self._log.warning("brokers without a listener that others have", listener=listener, brokers=lacking)
+        self._publishers.publish(before.image, image, changes)
         self._announce()
 
     def _flush(self) -> None:

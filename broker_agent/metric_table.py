@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from broker_agent.agent import Agent
+from broker_agent.agent import AgentLoop
 from service_kit.process.metrics import Kind, Metric, Metrics
 from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.daemon_metrics import DAEMON_ROWS
@@ -12,12 +12,12 @@ from service_kit.security.served_certificate import ServedCertificate
 class BrokerReading(NamedTuple):
     """A broker as one metrics page shows it."""
 
-    agent: Agent
+    agent: AgentLoop
     calls: CallTallies
     certificate: ServedCertificate | None
 
 
-def add_metrics(metrics: Metrics, agent: Agent, calls: CallTallies, certificate: ServedCertificate | None) -> None:
+def add_metrics(metrics: Metrics, agent: AgentLoop, calls: CallTallies, certificate: ServedCertificate | None) -> None:
     """Shows the broker's table on the page of `metrics`."""
     metrics.add_table(BROKER_METRICS, lambda: BrokerReading(agent, calls, certificate))
 
@@ -80,6 +80,20 @@ BROKER_METRICS: Final[tuple[Metric[BrokerReading], ...]] = (
         Kind.GAUGE,
         "Committed records that this broker has not applied yet.",
         lambda of: max(0, of.agent.high_watermark - of.agent.cache.current.offset),
+    ),
+    _Row(
+        "publisher_failing",
+        Kind.GAUGE,
+        "1 while a subscriber in the embedding process has not taken the newest metadata because it failed, else 0.",
+        lambda of: dict.fromkeys(of.agent.publishers.failures, 0) | {(each.name,): 1 for each in of.agent.problems},
+        ("publisher",),
+    ),
+    _Row(
+        "publisher_failures_total",
+        Kind.COUNTER,
+        "Times that a subscriber in the embedding process has failed to take a change of the metadata.",
+        lambda of: of.agent.publishers.failures,
+        ("publisher",),
     ),
     *DAEMON_ROWS,
 )

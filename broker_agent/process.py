@@ -16,7 +16,7 @@ import grpc.aio
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
 from broker_agent.admin import SERVICE, AdminForwarding
-from broker_agent.agent import Agent
+from broker_agent.agent import AgentLoop
 from broker_agent.client import ControllerClient, DownloadSizes
 from broker_agent.config import BrokerConfig
 from broker_agent.identity import BrokerIdentity
@@ -97,7 +97,7 @@ async def run_broker(
     log: Log,
     *,
     stopped_by: StoppedBy = _nobody,
-    started: Callable[[Agent], None] | None = None,
+    started: Callable[[AgentLoop], None] | None = None,
 ) -> Exit:
     """Runs one broker from its directory to its exit. `stopped_by` gets the function that begins a controlled shutdown.
 
@@ -150,7 +150,7 @@ def make_agent(
     reach: Reach,
     now_ms: Callable[[], int],
     log: Log,
-) -> Agent:
+) -> AgentLoop:
     """Makes the agent of this directory; the caller runs it."""
     rng = Random(secrets.randbits(64))
     controllers = list(config.controller_quorum_bootstrap_servers)
@@ -166,7 +166,7 @@ def make_agent(
         generation=identity.generation,
         data_plane=config.broker_data_plane,
     )
-    return Agent(
+    return AgentLoop(
         broker,
         Session(session_config(config), rng, identity.generation),
         BrokerStore(directory),
@@ -205,7 +205,7 @@ def advertised(config: BrokerConfig, bound: tuple[Endpoint, ...]) -> tuple[Endpo
 
 @asynccontextmanager
 async def serving_clients(
-    agent: Agent,
+    agent: AgentLoop,
     config: BrokerConfig,
     health: Health,
     controllers: AdminForwarding,
@@ -239,14 +239,14 @@ async def serving_clients(
         yield tuple(bound)
 
 
-def controllers_of(agent: Agent, config: BrokerConfig) -> tuple[str, ...]:
+def controllers_of(agent: AgentLoop, config: BrokerConfig) -> tuple[str, ...]:
     """The controllers' addresses: first the controller of the fetches, then the bootstrap servers, then the voters."""
     known = (*config.controller_quorum_bootstrap_servers, *agent.controllers)
     return tuple(dict.fromkeys((agent.controller, *(each.target for each in known))))
 
 
 @asynccontextmanager
-async def telling(agent: Agent, health: Health) -> AsyncIterator[None]:
+async def telling(agent: AgentLoop, health: Health) -> AsyncIterator[None]:
     """Reports the broker's state to health checks and systemd inside of the block."""
     with in_background("health and systemd", _tell(agent, health)):
         try:
@@ -255,13 +255,14 @@ async def telling(agent: Agent, health: Health) -> AsyncIterator[None]:
             notify("STOPPING=1")
 
 
-async def _tell(agent: Agent, health: Health) -> None:
+async def _tell(agent: AgentLoop, health: Health) -> None:
     told = ""
     while True:
         problem = None if agent.may_serve() else describe(agent)
         # Both services need the metadata: as long as the broker may serve, both are healthy.
         await health.set(QUORUM, problem)
         await health.set(ADMIN, problem)
+        health.remark({f"publisher {each.name}": each.text for each in agent.problems})
         status = f"{agent.state.name.lower()}: {agent.reason}"
         if status != told:
             told = status

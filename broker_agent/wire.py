@@ -16,7 +16,7 @@ Each listener has a server of its own, so that a client that names no listener g
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
@@ -24,6 +24,7 @@ from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
 from broker_agent.cache import MetadataCache, MetadataView
 from broker_agent.metadata_pages import CURSOR_NAME_CHARS_MAX, Page, Turns, cursor_name
+from broker_agent.publishing.publishers import PublisherProblem
 from broker_agent.session.lifecycle import BrokerState
 from broker_agent.topic_order import TopicOrder
 from metadata_log.format.ids import NodeId, Offset, Uuid
@@ -34,6 +35,8 @@ MAX_WAIT_MS = 60_000
 """Maximum time that a request waits for an offset, whatever the client asks for."""
 NAMES_MAX = 10_000
 """Maximum number of topics in one request."""
+PUBLISHER_FAILED: Final = "publisher_failed"
+"""The code of a publisher's problem."""
 _UNKNOWN_TOKEN: Final = (
     "page_token is not from an answer to this request: send `next_page_token` of the page before, unchanged"
 )
@@ -71,6 +74,9 @@ class ServingBroker(Protocol):
 
     @property
     def lease_lapsed(self) -> bool: ...
+
+    @property
+    def problems(self) -> Sequence[PublisherProblem]: ...
 
     def may_serve(self) -> bool:
         """Tells whether clients may be answered at this moment."""
@@ -163,6 +169,7 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
             high_watermark=broker.high_watermark,
             digest=image.digest_bytes,
             reason=_reason(broker),
+            problems=[client_pb2.BrokerProblem(code=PUBLISHER_FAILED, text=each.text) for each in broker.problems],
         )
 
 

@@ -68,6 +68,7 @@ class Health:
 
     def __init__(self) -> None:
         self._problems: dict[str, str | None] = {LIVE: None, QUORUM: "starting", ADMIN: "starting"}
+        self._remarks: dict[str, str] = {}
         self._servicer: Any = None
         self._served: tuple[str, ...] = ()
 
@@ -84,13 +85,17 @@ class Health:
         for name in (check, *(service for service in self._served if CHECKS.get(service) == check)):
             await self._servicer.set(name, _grpc_status(self._problems[check]))
 
+    def remark(self, remarks: dict[str, str]) -> None:
+        """Sets the problems of parts, by name, that keep the node from none of its services: /healthz alone shows them."""
+        self._remarks = remarks
+
     def problem(self, service: str) -> str | None:
         """The reason why `service` is not healthy, or None."""
         return self._problems[service]
 
     def checks(self) -> dict[str, str]:
-        """Every check by name (`live`, `quorum`, `admin`): `ok`, or the reason why not."""
-        return {service or "live": problem or "ok" for service, problem in self._problems.items()}
+        """Every check by name (`live`, `quorum`, `admin`): `ok`, or the reason why not. And the problems of parts."""
+        return {service or "live": problem or "ok" for service, problem in self._problems.items()} | self._remarks
 
     async def add_to(self, server: grpc.aio.Server, services: Sequence[str] = ()) -> None:
         """Serves grpc.health.v1 on `server`, also for the `services` that CHECKS knows. One server at a time."""

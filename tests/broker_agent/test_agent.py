@@ -14,9 +14,10 @@ import pytest
 import pytest_asyncio
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc, common_pb2
 
-from broker_agent.agent import Agent, AgentTimes
+from broker_agent.agent import AgentLoop, AgentTimes
 from broker_agent.client import DOWNLOAD_SIZES, ControllerClient, DownloadSizes
 from broker_agent.identity import BrokerIdentity
+from broker_agent.publishing.publishers import ImageUpdate
 from broker_agent.session.lifecycle import BrokerState, Exit
 from broker_agent.session.session import Session
 from broker_agent.session.session_config import SessionConfig
@@ -85,7 +86,7 @@ class Process:
         formatted = read_identity(directory) or Identity(CLUSTER_ID, 4, b"4" * 16, 1, "broker")
         write_identity(directory, formatted)
         identity = replace(identity, generation=formatted.generation, data_plane=data_plane)
-        self.agent = Agent(
+        self.agent = AgentLoop(
             identity,
             Session(config, random.Random(seed), formatted.generation),
             BrokerStore(directory),
@@ -152,6 +153,27 @@ async def test_a_broker_comes_up_follows_and_leaves(controller: FakeController, 
     controller.holds_leaders = False
     exit_ = await asyncio.wait_for(process.running, 10)
     assert exit_ == Exit(0, "the controller allows the shutdown", process.agent.broker_epoch)
+
+
+async def test_a_publisher_that_fails_is_a_problem_of_the_broker(controller: FakeController, start: Start) -> None:
+    """The broker serves on, the cache follows the log, and the status of the broker names the publisher."""
+    process = start()
+    seen: list[int] = []
+
+    def fails(update: ImageUpdate) -> None:
+        raise KeyError("told to")
+
+    process.agent.publishers.subscribe("bad", fails)
+    process.agent.publishers.subscribe("good", lambda update: seen.append(update.provenance.offset))
+    await process.reaches(BrokerState.ONLINE)
+    offset = controller.write(Topic("a", b"a" * 16))
+    await process.applies(offset + 1)
+    assert seen[-1] == offset + 1 and process.agent.may_serve()
+    status = await ClusterMetadata(process.agent, "PLAINTEXT").BrokerStatus(client_pb2.BrokerStatusRequest(), None)
+    (problem,) = status.problems
+    assert problem.code == "publisher_failed"
+    assert problem.text.startswith("publisher 'bad' has not taken the newest metadata (")
+    assert len(process.log.said("publisher failed")) == 1
 
 
 async def test_a_restart_begins_from_disk_and_supersedes_its_predecessor(

@@ -41,6 +41,7 @@ class Broker:
     broker_epoch = 5
     high_watermark = 0
     lease_lapsed = False
+    problems = ()
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker_agent.metric_table import BROKER_METRICS, add_metrics
+from broker_agent.publishing.publishers import PublisherProblem
 from broker_agent.session.lifecycle import BrokerState
 from service_kit.process.metrics import Metrics
 from service_kit.rpc.call_tallies import CallTallies
@@ -22,6 +23,8 @@ def agent() -> Any:
         snapshots_loaded=2,
         cache=SimpleNamespace(current=SimpleNamespace(offset=40, features=lambda: {"metadata.version": 2})),
         high_watermark=47,
+        problems=(PublisherProblem("b", "KeyError: 1", 2),),
+        publishers=SimpleNamespace(failures={("a",): 0, ("b",): 3}),
     )
 
 
@@ -38,6 +41,10 @@ def test_the_page_shows_every_row_and_nothing_else() -> None:
     assert shown == [(row.full_name, row.kind.value) for row in BROKER_METRICS]
     assert all(f"# HELP {row.full_name} {row.help}\n" in text for row in BROKER_METRICS)
     assert "\nmetaquorum_metadata_lag_offsets 7.0\n" in text
+    assert (
+        '\nmetaquorum_publisher_failing{publisher="a"} 0.0\nmetaquorum_publisher_failing{publisher="b"} 1.0\n' in text
+    )
+    assert '\nmetaquorum_publisher_failures_total{publisher="b"} 3.0\n' in text
     assert '\nmetaquorum_feature_level{feature="metadata.version"} 2.0\n' in text
 
 

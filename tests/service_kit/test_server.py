@@ -290,6 +290,11 @@ async def test_http_health_and_metrics() -> None:
         assert await get(b"GET /readyz?verbose HTTP/1.1\r\nHost: x\r\n\r\n") == (200, b"ok\n")
         status, body = await get(b"GET /healthz HTTP/1.0\r\n\r\n")
         assert (status, json.loads(body)) == (503, {"live": "ok", "quorum": "ok", "admin": "starting"})
+        await health.set(ADMIN, None)
+        health.remark({"publisher shards": "it fails"})
+        status, body = await get(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert (status, json.loads(body)["publisher shards"]) == (503, "it fails")
+        assert await get(b"GET /readyz HTTP/1.1\r\n\r\n") == (200, b"ok\n")
         status, body = await get(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert (status, b"metaquorum_current_epoch 7.0\n" in body) == (200, True)
 

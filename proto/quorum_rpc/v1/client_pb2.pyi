@@ -115,7 +115,7 @@ class BrokerStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class BrokerStatusResponse(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "state", "lease_lapsed", "applied_offset", "high_watermark", "digest", "reason")
+    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "state", "lease_lapsed", "applied_offset", "high_watermark", "digest", "reason", "problems")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -125,6 +125,7 @@ class BrokerStatusResponse(_message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     incarnation_id: bytes
@@ -134,4 +135,13 @@ class BrokerStatusResponse(_message.Message):
     high_watermark: int
     digest: bytes
     reason: str
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., lease_lapsed: bool = ..., applied_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., digest: _Optional[bytes] = ..., reason: _Optional[str] = ...) -> None: ...
+    problems: _containers.RepeatedCompositeFieldContainer[BrokerProblem]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., lease_lapsed: bool = ..., applied_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., digest: _Optional[bytes] = ..., reason: _Optional[str] = ..., problems: _Optional[_Iterable[_Union[BrokerProblem, _Mapping]]] = ...) -> None: ...
+
+class BrokerProblem(_message.Message):
+    __slots__ = ("code", "text")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    text: str
+    def __init__(self, code: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...

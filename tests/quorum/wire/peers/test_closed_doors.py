@@ -348,6 +348,7 @@ class NotServing:
         self.generation = 1
         self.state, self.reason, self.broker_epoch = BrokerState.FENCED, "for this test", None
         self.high_watermark, self.lease_lapsed = 0, False
+        self.problems = ()
 
     def may_serve(self) -> bool:
         return False
