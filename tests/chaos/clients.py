@@ -27,7 +27,7 @@ _WEIGHTS: Final = {Kind.SET: 40, Kind.READ: 40, Kind.CREATE: 14, Kind.DELETE: 6}
 
 
 class Answer(NamedTuple):
-    """What a call came to; see `Operation`."""
+    """The outcome of a call; see `Operation`."""
 
     outcome: Outcome
     offset: int | None = None
@@ -126,7 +126,7 @@ async def _call(admin: AdminClient, kind: Kind, key: str, number: int, dice: ran
 
 
 def _of(error: Any, offset: int) -> Answer:
-    """What one result of a change says."""
+    """The outcome that one result of a change tells."""
     match error.code:
         case ErrorCode.NONE:
             return Answer(Outcome.DONE, offset)
@@ -139,7 +139,7 @@ def _of(error: Any, offset: int) -> Answer:
 
 
 def _seen(described: Any, as_of: int) -> Answer:
-    """What a read tells of the topic."""
+    """The value of the topic that a read tells."""
     if described.error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return Answer(Outcome.DONE, as_of, None)
     if described.error.code:

@@ -191,7 +191,7 @@ class ChaosCluster:
 
     @property
     def endpoints(self) -> list[str]:
-        """Where clients find the controllers."""
+        """The addresses of the controllers, for clients."""
         return [node.endpoint for node in self.layout.controllers]
 
     @asynccontextmanager

@@ -1,7 +1,7 @@
-"""What bad disks and power cuts do to the files of a controller, done to them: torn ends, lost ends, flipped bits, lost sectors.
+"""The damage of bad disks and power cuts, done to the files of a controller: torn ends, lost ends, flipped bits, lost sectors.
 
-Each function takes a directory and dice, and gives False where there is nothing to be damaged. What stands above the note
-`flushed` was promised to nobody. What stands below was, and the others must make it good.
+Each function takes a directory and dice, and gives False where there is nothing to be damaged. Records above the note
+`flushed` were promised to nobody. Records below were, and the other controllers must make a loss good.
 """
 
 import random

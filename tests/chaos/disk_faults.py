@@ -24,7 +24,7 @@ CALLS: Final[tuple[Call, ...]] = ("write", "fsync", "rename")
 
 
 class Faults:
-    """What is to go wrong, and how far it is. `now_s` moments are of `time.monotonic`."""
+    """The faults that are ordered, and their progress. `now_s` moments are of `time.monotonic`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -76,7 +76,7 @@ class Faults:
             return left <= 1
 
     def fails_now(self) -> bool:
-        """Whether this fsync is to fail."""
+        """True if this fsync has to fail."""
         with self._lock:
             if self._failing_fsyncs == 0:
                 return False
@@ -84,7 +84,7 @@ class Faults:
             return True
 
     def room_bytes(self) -> int | None:
-        """What is left on a disk that had no room but the ballast's when it filled up; None: as much as there really is."""
+        """The room left on a disk that had no room but the ballast's when it filled up; None: as much as there really is."""
         if time.monotonic() >= self._full_until_s:
             return None
         return max(0, self._full_bytes - _used_bytes(self._full_directory))

@@ -1,4 +1,4 @@
-"""What goes wrong, and when: a schedule out of one seed, carried out on a running cluster.
+"""The faults of a run, and their times: a schedule out of one seed, carried out on a running cluster.
 
 Rounds: in each, one to three faults begin together or shortly after each other and overlap; then everything is healed, and the
 cluster has to be well again, which means that a client's write is acknowledged. Nothing here destroys what a majority holds

@@ -4,7 +4,7 @@
                  bytes 1->2 ------------->
                  <------------- bytes 2->1
 
-Each controller is configured to reach the others by its own proxies. What happens to bytes is said by *direction*: those
+Each controller is configured to reach the others by its own proxies. The faults of bytes are told by *direction*: those
 from 1 to 2 are on two connections, as requests on the one that 1 made and as answers on the one that 2 made.
 
 A proxy behind which nobody listens must refuse, as the daemon's own closed port would, because the fast failover of
@@ -45,7 +45,7 @@ def free_port(dice: random.Random, taken: Iterable[int]) -> int:
 
 @dataclass
 class Direction:
-    """What happens to bytes from one node to another."""
+    """The faults of bytes from one node to another."""
 
     open: asyncio.Event = field(default_factory=asyncio.Event)
     """Cleared: they are held, and come when it is set again."""

@@ -46,7 +46,7 @@ from tests.chaos.volume import Volume, why_not
 
 
 class Cut(NamedTuple):
-    """What a run came to."""
+    """The outcome of a run."""
 
     rounds: Counter[str]
     telling: int

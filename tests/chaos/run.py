@@ -34,7 +34,7 @@ OPERATORS_PAUSE_S: Final = 0.06
 
 
 class Report(NamedTuple):
-    """What a run came to."""
+    """The outcome of a run."""
 
     seed: int
     seconds: float

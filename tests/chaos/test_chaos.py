@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
 async def test_a_few_rounds_of_faults(tmp_path: Path) -> None:
-    """Whatever happens to three controllers and four brokers: what clients and operators were told is true and stays true."""
+    """Under all faults of three controllers and four brokers, each answer to a client or operator is true and stays true."""
     seed = secrets.randbits(31)
     said: list[str] = []
     report = await run(tmp_path, seed, 9.0, said.append, clients=4)

@@ -1,4 +1,4 @@
-"""What the nemesis does to files does damage, and the damage that it says: else a chaos run would show nothing."""
+"""The nemesis damages files in the way that it says: otherwise a chaos run would show nothing."""
 
 import random
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_a_lost_end_is_below_what_was_durable() -> None:
 
 
 def test_a_torn_tail_is_above_what_was_durable() -> None:
-    """Whatever is torn, the next opening has all that was flushed, and knows of no loss."""
+    """After any torn end the next opening has all flushed records, and knows of no loss."""
     for seed in range(SEEDS):
         directory, log = written()
         flushed = log.shape.end

@@ -1,4 +1,4 @@
-"""Which ends of a daemon are findings."""
+"""The ends of a daemon that are findings."""
 
 import signal
 import subprocess

@@ -1,8 +1,8 @@
 """A volume whose power can be cut: an ext4 file system in a file, mounted through a loop device. Needs root.
 
 `cut` is ext4's own ioctl for such tests (EXT4_IOC_SHUTDOWN with NOLOGFLUSH, as xfstests uses it): from that moment nothing
-more reaches the volume, not even the journal, and every call on it fails with EIO. What was not synced before is gone when it
-is mounted again. Unlike a process killed by signal 9, whose writes the kernel still holds.
+more reaches the volume, not even the journal, and every call on it fails with EIO. Bytes that were not synced before are gone
+when it is mounted again. Unlike a process killed by signal 9, whose writes the kernel still holds.
 """
 
 import contextlib

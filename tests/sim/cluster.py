@@ -30,7 +30,7 @@ WATCH_EVERY_MS = 500.0
 
 
 def endpoints_of(node_id: NodeId) -> tuple[Endpoint, ...]:
-    """Where controller `node_id` says that it is to be reached."""
+    """The endpoints under which controller `node_id` says that it can be reached."""
     return (Endpoint("CONTROLLER", "127.0.0.1", 9_092 + node_id),)
 
 
@@ -153,7 +153,7 @@ class Cluster:
         self.schedule(self.rng.expovariate(1 / self.client_every_ms), act)
 
     def _watch(self) -> None:
-        """What must not last is looked at even where nothing happens."""
+        """Looks at states that must not last, also while nothing happens."""
         for controller in self.controllers:
             if controller.is_up and controller.core.is_leading:
                 self.laws.quorum.following.check_still_followed(controller, self.now_ms)

@@ -1,4 +1,4 @@
-"""What the runs have really done, so that runs in which nothing happened cannot pass for a proof."""
+"""The events of all runs, counted, so that runs in which nothing happened cannot pass for a proof."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ FAULTS = (
     "broker disk: cut",
     "broker disk: rot",
 )
-"""What is done to the cluster, by kind. Each is away from some runs."""
+"""The faults, by kind. Each kind is absent from some runs."""
 
 _HAPPENINGS = (
     "election",
@@ -152,7 +152,7 @@ def _broker_edges() -> set[str]:
 
 
 REQUIRED = (*FAULTS, *_HAPPENINGS, *sorted(_role_edges()), *sorted(_broker_edges()))
-"""What some seed of every long run must have met."""
+"""The events that some seed of every long run must have met."""
 
 
 class Coverage(Counter[str]):

@@ -30,7 +30,7 @@ class Faults:
         self._split_until_ms = 0.0
         self._membership = Membership(cluster, self._rng)
         self._rotten: tuple[SimController, int] | None = None
-        """Whose log was damaged last, and which of its lives that was."""
+        """The controller whose log was damaged last, and its life at that time."""
 
     def start(self) -> None:
         options = self._cluster.options
@@ -249,7 +249,7 @@ class Faults:
         self._cut_for(links, sessions * self._cluster.options.session_timeout_ms)
 
     def _narrow(self) -> None:
-        """What anybody receives of log and snapshots comes slowly for a while: pieces are too late, and come all the same."""
+        """Log and snapshots arrive slowly for a while: pieces are too late, and arrive all the same."""
         options, rng = self._cluster.options, self._rng
         name, timeout_ms = self._victim().name, options.node_config().raft.request_timeout_ms
         if self._cluster.brokers and rng.random() < 0.5:

@@ -50,7 +50,7 @@ class Span(NamedTuple):
 
 
 class History:
-    """What is committed."""
+    """The committed history."""
 
     def __init__(self, bootstrap: Voters) -> None:
         self._replay = Replay()

@@ -1,8 +1,8 @@
 """Hunting the seeded bugs: every mutant, until a seed finds it; and the table of who was caught, by which law.
 
 A few seeds of each mutant that is still at large, then the next few of those, and so on: most are found by their first seeds,
-and the cores that this leaves free are all put on the last ones. What is in the table does not depend on who was quicker: it is
-always the lowest seed that finds the bug.
+and the cores that this leaves free are all put on the last ones. The table does not depend on which core was quicker: it
+always has the lowest seed that finds the bug.
 
 Found is what breaks a law, or an assert of production's. Any other exception is the mutant's own: it no longer fits the code that
 it replaces, and would fall whatever the laws say. Then the hunt fails, as it does for a bug that nothing finds.
@@ -30,7 +30,7 @@ class Catch(NamedTuple):
 
     name: str
     law: str
-    """What it broke."""
+    """The law that it broke."""
     seed: int
     events: int
     """How many the seed took for that."""

@@ -1,4 +1,4 @@
-"""What an operator does to the quorum: lets controllers in, sends them away, hands leadership over, replaces disks."""
+"""An operator of the quorum: adds and removes controllers, transfers the leadership, and replaces disks."""
 
 import random
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ class Membership:
         self._removed_ms = -3.0 * TIMEOUT_MS
         """When somebody was last to be sent away."""
         self._voteless: set[ReplicaKey] = set()
-        """Whose vote was lost: they come back as others, once they start."""
+        """The controllers whose vote was lost: they come back as other replicas when they start."""
 
     def change(self) -> None:
         """Wishes for something that makes sense to whoever is asked, as far as it knows."""

@@ -1,4 +1,4 @@
-"""What one node has worked out, the next one need not: pure functions remember their answers while a simulation runs.
+"""A memory for pure functions while a simulation runs: the next node need not compute what a node has computed.
 
 Every batch is decoded by each controller, each broker and the observer, and each of them hashes the same records. Answers
 are kept by all that they depend on: by the bytes themselves, so that a flipped bit is another question.

@@ -1,4 +1,4 @@
-"""What one simulated run is like: drawn from its seed, so that no two runs are alike (swarm testing)."""
+"""The options of one simulated run: drawn from its seed, so that no two runs are alike (swarm testing)."""
 
 import random
 from typing import Final, NamedTuple
@@ -134,7 +134,7 @@ class Options(NamedTuple):
         return drawn
 
     def node_config(self) -> NodeConfig:
-        """How the controllers are configured. Lease and quorum age are the defaults' share of the session."""
+        """The configuration of the controllers. Lease and quorum age are the defaults' share of the session."""
         config = NodeConfig(
             controller=ControllerConfig(
                 session_timeout_ms=self.session_timeout_ms,
@@ -168,7 +168,7 @@ class Options(NamedTuple):
         return config
 
     def session_config(self) -> SessionConfig:
-        """How the brokers are configured: the defaults, shrunk like the session."""
+        """The configuration of the brokers: the defaults, shrunk like the session."""
 
         def share(of_default_ms: int) -> int:
             return of_default_ms * self.session_timeout_ms // 9_000
@@ -303,7 +303,7 @@ def _balancing(drawn: Options, rng: random.Random) -> Options:
 
 
 def _transactions(drawn: Options, rng: random.Random) -> Options:
-    """Creations of topics in several batches. Where a transaction may take no time at all, many are aborted."""
+    """Creations of topics in several batches. If a transaction may take no time at all, many are aborted."""
     if not drawn.brokers or rng.random() >= 0.5:
         return drawn
     return drawn._replace(
@@ -360,7 +360,7 @@ def _features(drawn: Options, rng: random.Random) -> Options:
 
 def _policies(drawn: Options, rng: random.Random) -> Options:
     """The controllers have rules about topics and configs, which clients do not know. In the other runs everything is allowed.
-    Where the end is slow links, clients must write much."""
+    Clients must write much if the end is slow links."""
     if not drawn.brokers or drawn.slow_links_at_the_end or rng.random() >= 0.3:
         return drawn
     return drawn._replace(policy_partitions_max=rng.choice((3, 6)))

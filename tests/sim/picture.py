@@ -31,7 +31,7 @@ LETTERS = {
 
 
 class Standing(NamedTuple):
-    """How one controller stands; drawn only when somebody looks. Down: no role."""
+    """The state of one controller; drawn only when a person looks. A controller that is down has no role."""
 
     name: str
     role: Role | None = None

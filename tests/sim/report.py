@@ -1,4 +1,4 @@
-"""What many seeds together have come to: the figures that are published, and whether the runs were worth anything."""
+"""The report of many seeds: the figures that are published, and the events that the runs should have met."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,7 +32,7 @@ class Report:
             self.failures.append(outcome.failure)
 
     def missing(self) -> list[str]:
-        """What so many seeds must have met, and have not."""
+        """The events that so many seeds must have met, and have not."""
         return self.coverage.missing() if self.seeds >= MANY_SEEDS else []
 
     @property

@@ -22,7 +22,7 @@ from tests.sim.memory import remembered
 from tests.sim.mutants import put_in
 
 By: TypeAlias = Literal["law", "assert", "error"]
-"""What has ended a run: a law of these tests, an assert of production's, or anything else that was raised."""
+"""The failure that has ended a run: a broken law, an assert of production code, or any other exception."""
 TESTS = Path(__file__).parents[1]
 
 _Task = TypeVar("_Task", bound=Hashable)
@@ -38,13 +38,13 @@ class Job(NamedTuple):
 
     @property
     def command(self) -> str:
-        """What a person types to run it again."""
+        """The command that runs it again."""
         bug = f" --mutant {self.mutant}" if self.mutant else ""
         return f"python -m tests.sim --seed {self.seed} --events {self.events}{bug}"
 
 
 class Outcome(NamedTuple):
-    """What one seed came to."""
+    """The outcome of one seed."""
 
     seed: int
     events: int

@@ -122,7 +122,7 @@ class SlowLinks:
             self._cluster.next()
 
     def _rest_until_no_speed_is_known(self) -> None:
-        """What is on its way comes; then the brokers learn nothing, until the last fetch for a large piece is over."""
+        """The messages on their way arrive; then the brokers learn nothing, until the last fetch for a large piece is over."""
         options = self._cluster.options
         session = options.session_config()
         fetch_ms = session.max_wait_ms + session.request_timeout_ms

@@ -1,4 +1,4 @@
-"""What brokers may do: be in an ISR, lead, or get new replicas. Computed once for each change of registrations or modes.
+"""The rights of brokers: to be in an ISR, to lead, to get new replicas. Computed once for each change of registrations or modes.
 
                                         in an ISR   leads                            gets new replicas
     online                              yes         yes                              yes

@@ -7,8 +7,8 @@ AlterConfigPolicy).
 
 A policy is asked inside a decision, after the controllers' own checks, also for a dry run. So a policy is a quick and pure
 function of its argument: no clock, no files, no network, no state. A request is decided by the active controller alone: if
-controllers have different policies, the policy of the active controller holds, and changes with it. What is in the log was
-decided once: no replay and no restart asks a policy again.
+controllers have different policies, the policy of the active controller holds, and changes with it. Each record in
+the log was decided once: no replay and no restart asks a policy again.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What is committed, as all the logs that a run has left say together: the one history, and where they contradict each other.
+"""The committed history, from all logs that a run has left, and the places where the logs contradict each other.
 
 Committed is what a majority of the controllers holds; a log that goes on beyond that has a tail that nobody was told of. A
 chain vouches for all below it, so one batch that two logs share at the same end stands for everything before. For example
@@ -34,7 +34,7 @@ class Committed(NamedTuple):
     end: Offset | None = None
     """No answer can be as of more. None: nobody knows where it ends."""
     tails: tuple[str, ...] = ()
-    """What logs hold beyond it, for people: the leftovers of a run that ended before its cluster was well."""
+    """The records of logs beyond it, for people: the leftovers of a run that ended before its cluster was well."""
     batches: tuple[Batch, ...] = ()
     """All of it, as far as it is known."""
 
@@ -89,7 +89,7 @@ def _held_by_a_majority(logs: list[FinalLog], majority: int, unread: int) -> lis
 
 
 def _tail_begins(log: FinalLog, known: dict[Offset, bytes], known_from: Offset) -> Offset:
-    """Where it leaves the committed history; its end, if nowhere."""
+    """The offset at which it leaves the committed history; its end, if it does not."""
     tail = (each for each in log.batches if known.get(each.end_offset) != each.chain and each.base_offset >= known_from)
     return next((batch.base_offset for batch in tail), log.end)
 
@@ -119,7 +119,7 @@ def _holds(log: FinalLog, place: tuple[Offset, bytes]) -> bool:
 def _wrong_images(logs: list[FinalLog], history: list[Batch]) -> list[str]:
     """Images of one history that differ, or that are not its replay from 0.
 
-    Where every log begins at a snapshot, all the images are the snapshots', right or wrong.
+    If every log begins at a snapshot, all the images are the snapshots', right or wrong.
     """
     problems = []
     groups: dict[tuple[Offset, bytes], list[FinalLog]] = {}

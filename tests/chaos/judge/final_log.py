@@ -152,7 +152,7 @@ def _whole(log: Log) -> Iterator[Batch]:
 
 
 def _raw(path: Path, until: int | None = None) -> Iterator[Batch]:
-    """What is in the segments there, as far as `until`: a log begins amid its first segment where it was cut at a snapshot.
+    """The records in the segments there, as far as `until`: a log begins amid its first segment where it was cut at a snapshot.
 
     A copy of a file that was being written may end with half a batch.
     """
@@ -189,7 +189,7 @@ def _verify(batches: list[Batch]) -> None:
 
 
 def changes_of(batches: Iterable[Batch]) -> list[Change]:
-    """What the batches do to topics, in their order."""
+    """The changes of topics in the batches, in their order."""
     return [change for batch in batches for change in _changes(batch)]
 
 

@@ -1,4 +1,4 @@
-"""What clients did to a real cluster, and what came of it: the words that all checkers share.
+"""The calls of clients on a real cluster, and their outcomes: the words that all checkers share.
 
 One key is one topic. Its state is one number, the value of the config `retention.ms` of the live topic of that name, or
 None where there is no such topic:
@@ -21,7 +21,7 @@ State: TypeAlias = int | None
 
 
 class Kind(StrEnum):
-    """What a client asked for."""
+    """The request of a client."""
 
     CREATE = "create"
     SET = "set"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What the client knows about it. EXISTS and MISSING are refusals that tell something about the state."""
+    """The knowledge of the client about the outcome. EXISTS and MISSING are refusals that tell something about the state."""
 
     DONE = "done"
     EXISTS = "exists"
@@ -53,7 +53,7 @@ class Operation(NamedTuple):
     key: str
     kind: Kind
     value: State
-    """What a create or set writes; what a read has seen; None for a delete."""
+    """The value that a create or set writes, or that a read has seen; None for a delete."""
     outcome: Outcome
     called_ns: int
     returned_ns: int
@@ -80,7 +80,7 @@ def save(path: Path, operations: Iterable[Operation]) -> None:
 
 
 def load(path: Path) -> list[Operation]:
-    """What `save` wrote."""
+    """The history that `save` wrote."""
     with path.open() as file:
         return [_operation(json.loads(line)) for line in file]
 
@@ -91,7 +91,7 @@ def _operation(fields: dict[str, object]) -> Operation:
 
 
 def drawn(operations: Iterable[Operation], marked: frozenset[int] = frozenset(), width: int = 60) -> str:
-    """The operations as bars over time, oldest first; the marked ones with an arrow. What never returned ends in `~`."""
+    """The operations as bars over time, oldest first; the marked ones with an arrow; an operation without an end ends in `~`."""
     shown = sorted(operations, key=lambda each: each.called_ns)
     if not shown:
         return "(no operations)"

@@ -63,7 +63,7 @@ def topic_step(state: State, operation: Operation) -> Possible[State]:
 
 
 def spans_of(history: Sequence[Operation]) -> list[Span]:
-    """The history as its clients know it. What was not done, and reads that saw nothing, are left out."""
+    """The history as its clients know it. Changes that were not done, and reads that saw nothing, are left out."""
     return [
         Span(each, each.called_ns, None if each.outcome is Outcome.UNKNOWN else each.returned_ns)
         for each in history

@@ -1,4 +1,4 @@
-"""What was recorded of logs that are gone."""
+"""The records of logs that are gone."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -35,7 +35,7 @@ def test_the_truth() -> None:
 
 
 def test_clients_that_nobody_answered_are_a_problem() -> None:
-    """What the harness itself had written to see whether the cluster is well, and reads, are no work that was tried."""
+    """Reads, and the writes by which the harness sees that the cluster is well, do not count as work."""
     history = [
         did(1, Kind.CREATE, 10, 1, client=0),
         did(2, Kind.READ, 10, 1),

@@ -38,7 +38,7 @@ TRUE = [
 
 
 def said(history: Sequence[Operation]) -> list[tuple[int, str]]:
-    """What the log (as far as these operations wrote it) has to say."""
+    """The witness of the log that these operations wrote."""
     written = {each.value for each in history if each.is_change} | {None}
     witness = Witness([change for change in LOG if change.state in written])
     return [(operation.number, why) for _, why, operation in problems_of(history, witness)]

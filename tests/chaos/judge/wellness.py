@@ -1,4 +1,4 @@
-"""Whether a cluster is well again: asked for after everything was healed, with one generous limit.
+"""The wait until a cluster is well again, after everything was healed, with one generous limit.
 
 `until_well` and `until_equal` are the liveness laws here: once nothing is wrong any more a client's write is acknowledged, and
 all controllers and brokers come to hold the same.
@@ -62,7 +62,7 @@ def operator_of(cluster: ChaosCluster, number: int, dice: random.Random) -> Admi
 
 
 async def leader_of(observer: AdminClient) -> int | None:
-    """Who leads, as the first controller says that answers."""
+    """The leader, as the first controller says that answers."""
     try:
         status = await observer.describe_quorum()
     except AdminError:

@@ -68,7 +68,7 @@ class Witness:
         return self._by_key[key][place - 1].state if place else None
 
     def wrote(self, operation: Operation) -> bool:
-        """Whether the operation's change ends exactly where it was told."""
+        """True if the operation's change ends exactly at the answered offset."""
         expected = None if operation.kind is Kind.DELETE else operation.value
         return (operation.key, expected, operation.offset) in self._all
 

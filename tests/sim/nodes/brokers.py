@@ -158,7 +158,7 @@ class SimBroker:
         self._lead()
 
     def guarded(self, act: Callable[[], None]) -> None:
-        """Whatever the disk does to a broker's process ends it."""
+        """Any fault of the disk ends the process of a broker."""
         try:
             act()
         except PowerCut:
@@ -220,7 +220,7 @@ class SimBroker:
             self._take(happened, "wakes up")
 
     def may_serve(self) -> bool:
-        """Whether a client that asked now would be served."""
+        """True if a client that asks now is served."""
         return self.is_up and self.session.may_serve(self.clock.now_ms())
 
     # --- the session -----------------------------------------------------------------------------------------------

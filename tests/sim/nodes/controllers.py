@@ -110,9 +110,9 @@ class SimController:
         self.died: Held | None = None
         """The log as the last crash met it; None while there was none."""
         self._known_loss: Flushed | None = None
-        """What its log said of a loss when this turn began. (One that is good again is forgotten a little later than known.)"""
+        """The loss that its log noted when this turn began. (The log forgets a repaired loss a little later than the core.)"""
         self.end_before: Offset = 0
-        """Where its log ended when this turn began."""
+        """The end of its log when this turn began."""
         self._release = Release(cluster, self.name)
         self._rng = random.Random(cluster.rng.random())
         self._loading = random.Random(f"{cluster.seed} {self.name} loads")
@@ -154,7 +154,7 @@ class SimController:
         return self.disk.subdirectory(LOG_DIRECTORY)
 
     def durable_election(self) -> ElectionState:
-        """What quorum-state would say after a power cut."""
+        """The content of quorum-state after a power cut."""
         data = self.disk.durable_bytes(election_file.FILE_NAME)
         if data is None:
             return election_file.FIRST_STATE
@@ -168,7 +168,7 @@ class SimController:
 
     @property
     def believed_high_watermark(self) -> Offset | None:
-        """What the core holds for committed; a new leader does not say it yet, but will act on it when it is deposed."""
+        """The high watermark that the core knows. A new leader does not tell it yet, but will act on it when it is deposed."""
         return self.core._state.known_high_watermark
 
     @property
@@ -184,7 +184,7 @@ class SimController:
             return None
 
     def is_whole_since(self, boot: int) -> bool:
-        """Whether a later life than `boot` has read its whole log, and nothing is missing of it now."""
+        """True if a later life than `boot` has read its whole log, and nothing of the log is missing now."""
         if self.node is None or self.boot <= boot:
             return False
         return not self.log.damage and self.log.lost is None
@@ -193,7 +193,7 @@ class SimController:
         return self.metadata.read(snapshot_name(end), SNAPSHOT_BYTES_MAX)
 
     def log_is_durable(self) -> bool:
-        """Whether all that the log holds would survive a power cut.
+        """True if the whole log would survive a power cut.
 
         A segment that the disk had no room for may have left its file: it holds nothing, and begins where the log ends.
         """
@@ -296,7 +296,7 @@ class SimController:
     def _be(self, identity: Identity) -> None:
         self.identity = identity
         self.key = ReplicaKey(self.node_id, identity.directory_id)
-        """Who it is to a voter set: a node with another disk is somebody else."""
+        """Its key in a voter set: a node with another disk is another replica."""
 
     def _become(self, identity: Identity) -> None:
         """It has found that it is not the replica that it was."""
@@ -499,7 +499,7 @@ class SimController:
         self.cluster.schedule(timeout_ms, lambda: fail(Failure.TIMED_OUT))
 
     def _forged(self, peer: "SimController", request: PeerRequest, answer: Answer) -> Answer:
-        """What `peer` really sends of a snapshot, with its bad memory."""
+        """The bytes that `peer` really sends of a snapshot, with its bad memory."""
         if not isinstance(request, FetchSnapshotRequest) or not isinstance(answer, FetchSnapshotResponse):
             return answer
         if answer.error is not ErrorCode.NONE:

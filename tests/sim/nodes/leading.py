@@ -1,9 +1,9 @@
-"""What a simulated broker does as the leader of partitions: it takes replicas back into its ISRs (KIP-497).
+"""A simulated broker as the leader of partitions: it takes replicas back into its ISRs (KIP-497).
 
 Without it ISRs would only ever shrink, and soon nothing would be left for a fencing to move.
 
 Now and then a broker proposes what no controller may grant, as one of another version or with a bug would: for example that
-replicas 102 and 103 be the ISR of a partition that it leads itself as 101. Whatever becomes of that is for the laws to judge.
+replicas 102 and 103 be the ISR of a partition that it leads itself as 101. The laws judge the result.
 """
 
 import random
@@ -23,7 +23,7 @@ WRONG_KINDS: Final = ("without its leader", "twice", "a stranger", "member of an
 def isr_proposal(
     image: MetadataImage, broker_id: NodeId, broker_epoch: int, rng: random.Random
 ) -> AlterPartition | None:
-    """What `broker_id` proposes, judging by its own image, which may be old; None where it finds nothing to mend."""
+    """The proposal of `broker_id`, made from its own image, which may be old; None if it finds nothing to mend."""
     alterations: list[PartitionAlteration] = []
     for topic_id in image.topics_of_broker(broker_id):
         topic = image.topics_by_id[topic_id]

@@ -1,4 +1,4 @@
-"""What a simulated operator does to the replicas of partitions: begins, replaces and cancels reassignments."""
+"""A simulated operator of replicas: begins, replaces and cancels reassignments of partitions."""
 
 import random
 from typing import TYPE_CHECKING

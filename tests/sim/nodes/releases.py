@@ -14,7 +14,7 @@ UPGRADE_CHANCE: Final = 0.4
 
 
 class Release:
-    """What one node is installed as. The code is the newest in any case: an old node only says that it supports less."""
+    """The release of one node. The code is the newest in any case: an old node only says that it supports less."""
 
     def __init__(self, cluster: "Cluster", name: str) -> None:
         self._cluster = cluster
@@ -22,7 +22,7 @@ class Release:
         self._is_old = self._dice.random() < cluster.options.old_release_chance
 
     def supported(self) -> tuple[FeatureRange, ...]:
-        """What the node registers now. A level that the cluster has agreed on is no secret: the node is upgraded at once."""
+        """The levels that the node registers. A level that the cluster has is no secret: the node is upgraded at once."""
         if self._is_old and self._cluster.laws.history.image.metadata_version > 1:
             self._upgrade()
         return OLD if self._is_old else SUPPORTED

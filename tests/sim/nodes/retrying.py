@@ -85,7 +85,7 @@ class RetryingClient(SimClient):
 
     @staticmethod
     def _is_done(request: _Request, answer: Answer) -> bool:
-        """What was refused, or only validated, is not remembered: the next copy may find another cluster."""
+        """A refusal or a validation is not remembered: the next copy may find another cluster."""
         if getattr(request.command, "validate_only", False):
             return False
         results = getattr(answer, "results", ())

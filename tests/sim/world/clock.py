@@ -14,7 +14,7 @@ SOON_MS = 0.01
 
 
 class Clock:
-    """What a process on this machine is told when it asks for the time, in whole milliseconds."""
+    """The time that a process on this machine reads, in whole milliseconds."""
 
     def __init__(self, virtual_ms: Callable[[], float], rng: random.Random, drift: float) -> None:
         self._virtual_ms = virtual_ms

@@ -36,7 +36,7 @@ class PowerCut(BaseException):
 
 
 class Observer:
-    """Whoever checks the laws reads the same files, and must not meet the faults that were meant for the node."""
+    """The check of the laws reads the same files, and must not meet the faults that were meant for the node."""
 
     is_looking = False
 
@@ -48,7 +48,7 @@ class Observer:
 
 
 class _Volume:
-    """What all directories of one disk share."""
+    """The state that all directories of one disk share."""
 
     def __init__(self) -> None:
         self.space_bytes: int | None = None
@@ -63,7 +63,7 @@ class _Volume:
         self.failed_reads = 0
         self.failing_read = False
         self.bad_sectors: set[tuple[Content, int]] = set()
-        """Which sectors of which files cannot be read."""
+        """The sectors that cannot be read, by file."""
 
     def operate(self) -> None:
         """Before every change of the disk."""
@@ -394,7 +394,7 @@ class MemoryDirectory:
 
     @property
     def has_orders(self) -> bool:
-        """Whether something that was ordered has not come yet, or lasts."""
+        """True if an ordered fault has not come yet, or lasts."""
         volume = self._volume
         return bool(volume.failing_flushes) or volume.failing_read or volume.space_bytes is not None
 
@@ -424,7 +424,7 @@ class MemoryDirectory:
         content.pending.clear()
 
     def is_durable(self, name: str) -> bool:
-        """Whether the file, its name and all that was written to it would survive a power cut."""
+        """True if the file, its name and all that was written to it would survive a power cut."""
         content = self._entries.get(name)
         return isinstance(content, Content) and self._durable.get(name) is content and content.is_durable
 
@@ -434,7 +434,7 @@ class MemoryDirectory:
         return len(content.current) if isinstance(content, Content) else 0
 
     def durable_bytes(self, name: str) -> bytes | None:
-        """What a power cut would certainly leave under `name`, if nothing that is pending happens; None: no such file."""
+        """The bytes that a power cut would leave under `name`, if no pending change happens; None: no such file."""
         content = self._durable.get(name)
         return bytes(content.durable) if isinstance(content, Content) else None
 

@@ -1,4 +1,4 @@
-"""What one file of the tests' disk holds. A power cut leaves each sector in any version that it had since the last flush."""
+"""The content of one file of the tests' disk. A power cut leaves each sector in any version that it had since the last flush."""
 
 from random import Random
 from typing import Final
@@ -7,7 +7,7 @@ SECTOR_BYTES: Final = 512
 
 
 class Content:
-    """What a file holds: as programs see it, as it is durable, and the changes in between."""
+    """The content of a file: as programs see it, as it is durable, and the changes in between."""
 
     def __init__(self) -> None:
         self.current = bytearray()

@@ -36,7 +36,7 @@ class Forger:
     def piece(
         self, receiver: str, metadata: MemoryDirectory, end: OffsetAndEpoch, position: int, size: int, data: bytes
     ) -> tuple[int, bytes]:
-        """What arrives of the `data` that a sender reads from its snapshot, of `size` bytes, in `metadata`."""
+        """The bytes that arrive when a sender reads `data` from its snapshot, of `size` bytes, in `metadata`."""
         if self._chance == 0.0:
             return size, data
         key = receiver, end

@@ -1,4 +1,4 @@
-"""What a controller's disk holds, as far as that can be told from outside: the shape of its log, and what is damaged in it."""
+"""The content of a controller's disk, as far as an observer can tell: the shape of its log, and the damage in it."""
 
 from typing import NamedTuple
 
@@ -19,9 +19,9 @@ class Held(NamedTuple):
         return self.shape.epoch_below(self.shape.flushed_end) or 0
 
     def has(self, offset: Offset, epoch: Epoch) -> bool:
-        """Whether what lies below `offset`, the last of it a record of `epoch`, is durable here.
+        """True if the records below `offset`, the last of them of `epoch`, are durable here.
 
-        Two logs that hold a record of one epoch at one offset hold the same below (R6). What is below a log's start is committed.
+        Two logs that hold a record of one epoch at one offset hold the same below (R6). All below a log's start is committed.
         Which epochs a damaged range had nobody can say; what was there is there again when it is mended.
         """
         if self.shape.flushed_end < offset:

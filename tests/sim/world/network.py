@@ -116,7 +116,7 @@ class Network:
         self._lines[destination] = _Line(bytes_per_s)
 
     def widen(self) -> None:
-        """To everybody as much as one likes. What is on its way comes when it would have come."""
+        """To everybody as much as one likes. Messages on their way arrive at their time."""
         self._lines.clear()
 
     def heal(self) -> None:

@@ -1,4 +1,4 @@
-"""What rots on a controller's disk: a bit or a sector inside its log, or the end of what was durable.
+"""The rot of a controller's disk: of a bit or a sector inside its log, or the end of what was durable.
 
 All are done to the files as a crash has left them, and only below the note `flushed`: above it there may be anything, and
 nobody can tell rot from a torn tail there. A power cut may have brought back an older note, of a log that was shorter. What
@@ -17,7 +17,7 @@ from tests.sim.world.disk import MemoryDirectory, Observer
 from tests.sim.world.disk_content import SECTOR_BYTES
 
 CRC_AT = 8
-"""Where in a batch its CRC stands."""
+"""The place of the CRC in a batch."""
 KEPT_BATCHES = 2
 """So many batches below the note stay intact where a bit rots: they lead to what was noted, so they prove what stands behind."""
 LOST_BATCHES_MAX = 3
