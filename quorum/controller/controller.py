@@ -27,6 +27,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.broker_commands import Brokers
 from quorum.controller.brokers.contact import BrokerState, state_of
 from quorum.controller.brokers.producer_ids import allocate_producer_ids
+from quorum.controller.brokers.registrations import identified
 from quorum.controller.brokers.sessions import UNKNOWN_OFFSET
 from quorum.controller.features.bootstrap import bootstrap_features
 from quorum.controller.features.controllers import register_controller
@@ -156,10 +157,10 @@ class Controller:
                 brokers.configs_changed(image, altered.records, now_ms)
                 return altered
             case AlterPartition():
-                brokers.identified(image, command.broker_id, command.broker_epoch)
+                identified(image, command.broker_id, command.broker_epoch)
                 return alter_partitions(image, command, brokers.views.of(image), self.config)
             case AssignReplicasToDirs():
-                brokers.identified(image, command.broker_id, command.broker_epoch)
+                identified(image, command.broker_id, command.broker_epoch)
                 return assign_replicas(image, command, brokers.views.of(image), self.config)
             case ElectLeaders():
                 return elect_leaders(image, command, brokers.views.of(image), self.config)
@@ -168,7 +169,7 @@ class Controller:
             case BalanceLeaders():
                 return self._balancing.step(image, now_ms)
             case AllocateProducerIds():
-                brokers.identified(image, command.broker_id, command.broker_epoch)
+                identified(image, command.broker_id, command.broker_epoch)
                 return allocate_producer_ids(image, command, self.config.producer_id_block)
             case RegisterBrokerCommand():
                 return brokers.register(image, command, now_ms)

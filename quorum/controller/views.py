@@ -15,7 +15,7 @@ from metadata_log.format.records import TOPIC_RESOURCE, BrokerMode, RegisterBrok
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.brokers.contact import BrokerState, shown_state
-from quorum.controller.brokers.registration import LOG_DIRS_MAX
+from quorum.controller.brokers.registration_rules import LOG_DIRS_MAX
 from quorum.controller.controller import Controller
 from quorum.controller.partitions.listing.partition_listing import PartitionDescription, TopicPlace, describe_partition
 from quorum.controller.partitions.target_replicas import target_of

@@ -4,6 +4,7 @@
     shutdown     writes the flag first, which makes the broker inactive, and moves its partitions then
     unfencing    writes its record first; then partitions without a leader may elect the broker
     a lost log directory is a fencing of the replicas in it alone (`lost_directories`)
+    a registration or its end is decided in `registrations`
 
 Each of these may take several batches. During a fencing the broker is barred: its registration still says unfenced, but the
 controller gives the broker no leadership and no place in an ISR (M3; `departures`).
@@ -19,26 +20,23 @@ from dataclasses import replace
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, Uuid, id_shown, uuid_text
 from metadata_log.format.records import (
-    NO_MODE,
-    BrokerMode,
     Config,
     MetadataRecord,
     RegisterBroker,
 )
-from metadata_log.format.records import UnregisterBroker as UnregisterBrokerRecord
 from metadata_log.image.metadata_image import MetadataImage
-from quorum.controller.brokers.admission import check_may_be_fenced, check_may_be_unregistered
+from quorum.controller.brokers.admission import check_may_be_fenced
 from quorum.controller.brokers.contact import BrokerState, Next, next_state, state_of
 from quorum.controller.brokers.departures import Cause, Departures
 from quorum.controller.brokers.lost_directories import LostDirectories
 from quorum.controller.brokers.modes import Modes, check_reason, knows_modes
-from quorum.controller.brokers.registration import check_registration, may_have_lost_records, registration_record
+from quorum.controller.brokers.registrations import Registrations, identified, registered
 from quorum.controller.brokers.returns import Returns
 from quorum.controller.brokers.sessions import Session, Sessions
 from quorum.controller.brokers.shutdowns import Shutdowns
 from quorum.controller.brokers.state_records import StateRecords
 from quorum.controller.partitions.broker_view import BrokerViews
-from quorum.controller.partitions.election_rules import UNCLEAN_KEY, keeps_elr
+from quorum.controller.partitions.election_rules import UNCLEAN_KEY
 from quorum.controller.protocol.commands import (
     BrokerContact,
     BrokerContactReply,
@@ -52,9 +50,7 @@ from quorum.controller.protocol.commands import (
     FenceExpiredBrokers,
     FollowUpReply,
     RegisterBrokerCommand,
-    RegisterBrokerReply,
     UnregisterBroker,
-    UnregisterBrokerReply,
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import NOTHING_NEW, ControllerError, Decision
@@ -62,11 +58,8 @@ from quorum.controller.protocol.directory_commands import ContinueDirectoryLoss
 from quorum.controller.protocol.happenings import (
     BrokerFenced,
     BrokerOnline,
-    BrokerRegistered,
-    BrokerUnregistered,
     Happening,
     LogDirectoriesLost,
-    Registration,
     StateReason,
 )
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
@@ -76,7 +69,6 @@ class Brokers:
     """Decides all commands about brokers, and owns their sessions and walks."""
 
     def __init__(self, config: ControllerConfig, rng: random.Random) -> None:
-        self._config = config
         self.sessions = Sessions(config.session_timeout_ms)
         self.views = BrokerViews(rng)
         self._state_records = StateRecords(self.views)
@@ -85,6 +77,9 @@ class Brokers:
         self._returns = Returns(config, self.views)
         self._lost_directories = LostDirectories(config, self.views)
         self._modes = Modes(config, self.views, self._state_records, self._returns)
+        self._registrations = Registrations(
+            config, self.sessions, self._departures, self._state_records, forget=self._forget
+        )
 
     def at(self, wall_ms: int) -> None:
         """Sets the time of day of the next decision, for the records that change a broker's state."""
@@ -109,79 +104,17 @@ class Brokers:
 
     def register(self, image: MetadataImage, command: RegisterBrokerCommand, now_ms: int) -> Decision:
         """Raises ControllerError: INVALID_REGISTRATION, UNSUPPORTED_VERSION, DUPLICATE_BROKER_REGISTRATION."""
-        check_registration(image, command)
-        old: RegisterBroker | None = image.brokers.get(command.broker_id)
-        if old is not None and old.incarnation_id == command.incarnation_id:
-            return self._amend(command, old)
-        if old is not None and old.incarnation_id != command.previous_incarnation_id:
-            self._check_not_live(old, now_ms)
-        moves: tuple[MetadataRecord, ...] = ()
-        told: tuple[Happening, ...] = ()
-        kind = Registration.NEW if old is None else Registration.RESTARTED
-        is_unclean = old is not None and keeps_elr(image) and may_have_lost_records(old, command)
-        if old is not None and (not old.fenced or is_unclean):
-            why = StateReason.REGISTERED if old.fenced else StateReason.SUPERSEDED
-            left = self._departures.step(image, old.broker_id, Cause(why, is_unclean=is_unclean), now_ms)
-            if not left.is_last:
-                return Decision(left.changes, RegisterBrokerReply(), command, left.happenings)
-            moves, told = left.changes, left.happenings
-            if not old.fenced:
-                kind = Registration.SUPERSEDES
-                told = (BrokerFenced(old.broker_id, old.broker_epoch, *left.cause[:2]), *told)
-        self._forget(command.broker_id)
-        record = self._state_records.registered(image, registration_record(command, None))
-        registered = BrokerRegistered(command.broker_id, kind, previous_epoch=None if old is None else old.broker_epoch)
-        return Decision((*moves, record), RegisterBrokerReply(), happenings=(*told, registered))
-
-    def _amend(self, command: RegisterBrokerCommand, old: RegisterBroker) -> Decision:
-        """Replaces the registration of the same process, for example with other endpoints; nothing if nothing has changed."""
-        reply = RegisterBrokerReply(broker_epoch=old.broker_epoch)
-        record = registration_record(command, old)
-        if record == old:
-            return Decision((), reply)
-        amended = BrokerRegistered(old.broker_id, Registration.AMENDED, old.broker_epoch, old.broker_epoch)
-        return Decision((record,), reply, happenings=(amended,))
-
-    def _check_not_live(self, broker: RegisterBroker, now_ms: int) -> None:
-        if self.sessions.is_live(broker.broker_id, broker.broker_epoch, now_ms):
-            raise ControllerError(
-                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-                f"broker {broker.broker_id} is registered as incarnation {uuid_text(broker.incarnation_id)}, which was "
-                f"heard within the session timeout of {self._config.session_timeout_ms} ms: is another process running "
-                f"with this id? If that one is dead, try again when its session is over",
-            )
+        return self._registrations.register(image, command, now_ms)
 
     def unregister(self, image: MetadataImage, command: UnregisterBroker, now_ms: int) -> Decision:
         """Raises ControllerError: BROKER_ID_NOT_REGISTERED, POLICY_VIOLATION."""
-        broker = self._registered(image, command.broker_id)
-        check_may_be_unregistered(image, broker, self.sessions, now_ms)
-        self._forget(broker.broker_id)
-        mode = (BrokerMode(broker.broker_id, NO_MODE),) if broker.broker_id in image.broker_modes else ()
-        record = UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)
-        gone = BrokerUnregistered(broker.broker_id, broker.broker_epoch)
-        return Decision((*mode, record), UnregisterBrokerReply(), happenings=(gone,))
-
-    def _registered(self, image: MetadataImage, broker_id: NodeId) -> RegisterBroker:
-        broker: RegisterBroker | None = image.brokers.get(broker_id)
-        if broker is None:
-            raise ControllerError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
-        return broker
+        return self._registrations.unregister(image, command, now_ms)
 
     def _forget(self, broker_id: NodeId) -> None:
         self._shutdowns.forget(broker_id)
         self._returns.forget(broker_id)
         self._departures.forget(broker_id)
         self._lost_directories.forget(broker_id)
-
-    def identified(self, image: MetadataImage, broker_id: NodeId, broker_epoch: int) -> RegisterBroker:
-        """Returns the registration with this epoch. Raises ControllerError; then the request has no effect (M2)."""
-        broker = self._registered(image, broker_id)
-        if broker.broker_epoch != broker_epoch:
-            raise ControllerError(
-                ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {broker_id} is registered with epoch {broker.broker_epoch}; the request has {broker_epoch}",
-            )
-        return broker
 
     # --- fencing ---------------------------------------------------------------------------------------------------
 
@@ -212,7 +145,7 @@ class Brokers:
         Raises:
             ControllerError: BROKER_ID_NOT_REGISTERED, INVALID_REQUEST, POLICY_VIOLATION, UNSUPPORTED_VERSION.
         """
-        broker = self._registered(image, command.broker_id)
+        broker = registered(image, command.broker_id)
         match command:
             case FenceBroker():
                 return self._fence_by_hand(image, broker, command, now_ms)
@@ -341,7 +274,7 @@ class Brokers:
 
     def hear(self, image: MetadataImage, contact: BrokerContact, now_ms: int) -> tuple[RegisterBroker, Session]:
         """Notes that the broker was heard, and where it is. Raises ControllerError, as `contact`."""
-        broker = self.identified(image, contact.broker_id, contact.broker_epoch)
+        broker = identified(image, contact.broker_id, contact.broker_epoch)
         if broker.incarnation_id != contact.incarnation_id:
             raise ControllerError(
                 ErrorCode.STALE_BROKER_EPOCH,

@@ -4,7 +4,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NODE_ID_MAX
 from metadata_log.format.records import RegisterController
 from metadata_log.image.metadata_image import MetadataImage
-from quorum.controller.brokers.registration import endpoint_problem, feature_problem, supported_problem
+from quorum.controller.brokers.registration_rules import endpoint_problem, feature_problem, supported_problem
 from quorum.controller.protocol.commands import RegisterControllerCommand, RegisterControllerReply
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.happenings import ControllerRegistered

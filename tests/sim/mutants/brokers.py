@@ -12,6 +12,7 @@ from metadata_log.image import delta, topic_delta
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.store.log import Log
 from quorum.controller.brokers import broker_commands as controller_brokers
+from quorum.controller.brokers import registrations
 from quorum.controller.brokers.contact import BrokerState, Next, next_state
 from quorum.controller.brokers.departures import Cause, Departures, Slice
 from quorum.controller.brokers.returns import Elected, Returns
@@ -324,7 +325,7 @@ BROKERS: dict[str, Mutant] = {
     ),
     "forgotten-with-replicas": Mutant(
         "an operator's word makes the controllers forget a broker that lives, or holds replicas",
-        lambda: patched(controller_brokers, "check_may_be_unregistered", _forget_whoever_is_named),
+        lambda: patched(registrations, "check_may_be_unregistered", _forget_whoever_is_named),
     ),
     "placed-unasked": Mutant(
         "replicas are placed without asking whether there are so many brokers, or any that could lead",

@@ -7,7 +7,7 @@ from metadata_log.format.partition_state import ISR, REPLICAS, PartitionState
 from metadata_log.format.records import Config, PartitionChange, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
-from quorum.controller.brokers import broker_commands
+from quorum.controller.brokers import registrations
 from quorum.controller.features import updates
 from quorum.controller.partitions import elr_clearing
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
@@ -46,7 +46,7 @@ def _as_clear_elr(topic_id: Uuid, partition: int, state: PartitionState) -> Part
 ELIGIBLE: dict[str, Mutant] = {
     "crash-taken-for-clean": Mutant(
         "a broker that crashed stays an eligible leader of its partitions",
-        lambda: patched(broker_commands, "may_have_lost_records", _believed),
+        lambda: patched(registrations, "may_have_lost_records", _believed),
     ),
     "elr-beside-a-large-isr": Mutant(
         "a member that leaves an ISR is an eligible leader, however large the ISR is afterwards",
