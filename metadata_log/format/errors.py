@@ -71,6 +71,11 @@ class ErrorCode(IntEnum):
     LISTENER_NOT_FOUND = 83
     LEADER_NOT_AVAILABLE = 84
     STORAGE_ERROR = 85
+    # replicas of partitions
+    NOT_ENOUGH_REPLICAS = 90
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 91
+    FETCH_SESSION_ID_NOT_FOUND = 92
+    INVALID_FETCH_SESSION_EPOCH = 93
 
     @classmethod
     def of(cls, number: int) -> "ErrorCode":

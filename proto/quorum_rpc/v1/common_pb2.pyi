@@ -61,6 +61,10 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LISTENER_NOT_FOUND: _ClassVar[ErrorCode]
     LEADER_NOT_AVAILABLE: _ClassVar[ErrorCode]
     STORAGE_ERROR: _ClassVar[ErrorCode]
+    NOT_ENOUGH_REPLICAS: _ClassVar[ErrorCode]
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND: _ClassVar[ErrorCode]
+    FETCH_SESSION_ID_NOT_FOUND: _ClassVar[ErrorCode]
+    INVALID_FETCH_SESSION_EPOCH: _ClassVar[ErrorCode]
 NONE: ErrorCode
 UNKNOWN_SERVER_ERROR: ErrorCode
 REQUEST_TIMED_OUT: ErrorCode
@@ -114,6 +118,10 @@ FEATURE_UPDATE_FAILED: ErrorCode
 LISTENER_NOT_FOUND: ErrorCode
 LEADER_NOT_AVAILABLE: ErrorCode
 STORAGE_ERROR: ErrorCode
+NOT_ENOUGH_REPLICAS: ErrorCode
+NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode
+FETCH_SESSION_ID_NOT_FOUND: ErrorCode
+INVALID_FETCH_SESSION_EPOCH: ErrorCode
 
 class Error(_message.Message):
     __slots__ = ("code", "message")
