@@ -25,21 +25,21 @@ from service_kit.process.switches import frequent_switches
 
 T = TypeVar("T")
 
-SLICE_US: Final = 3_000
-"""How long one slice of a load takes."""
+SLICE_US: Final = 5_000
+"""How long one slice of a load takes. Half of a long turn, because a message may wait for a slice and a turn."""
 WRITE_SLICE_US: Final = 1_000
 WRITE_REST_S: Final = 0.004
 """How long one slice of writing takes, and how long the event loop has after it. Nobody waits for a snapshot to be written, and
 all controllers write theirs at the same time: so writing takes a fifth of a core."""
 REST_S: Final = 0.001
 """How long the event loop of a leader has for its other work after a slice. A message takes several steps through the loop, and
-on a busy machine each step that had to wait for a slice would take 15 ms."""
+on a busy machine each step that had to wait for a slice would take several times as long as the slice."""
 FOLLOWER_REST_S: Final = 0.002
 """How long the event loop of another node has. Only the leader keeps clients waiting while it loads."""
-NEW_EPOCH_REST_S: Final = 0.02
+NEW_EPOCH_REST_S: Final = 0.03
 """How long the event loop of a follower has while the leader may be loading, too: three controllers on one machine are often
 started together, and clients wait for the leader. At a start of three controllers with 2,000,000 partitions each, the followers
-had spent 3.8 s of CPU on their images at the first write with the shorter rest, and 0.9 s with this rest."""
+had spent 3.8 s of CPU on their images at the first write with the shorter rest, and 0.6 s with this rest."""
 
 
 class Worker:
