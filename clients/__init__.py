@@ -1,1 +1,1 @@
-"""The client library: the admin client, the submit stream, errors, and client metadata."""
+"""The client library: the admin client, the submit stream, errors, and the metadata client."""

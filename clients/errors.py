@@ -70,6 +70,10 @@ class Incomplete(Unanswered):
     """A list was not complete at the deadline of the lists. The pages that came are a part of the list."""
 
 
+class MetadataError(AdminError):
+    """The metadata client has no view with the topic or partition. Nothing was changed."""
+
+
 class MayHaveHappened(Unanswered):
     """The change may have been made or not. Look (list, describe) before repeating it."""
 
@@ -119,9 +123,7 @@ def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int
             text = "does not know this admin call, and did nothing; is it a controller or broker of a release that has the call?"
             return AdminError(ErrorCode.UNSUPPORTED_VERSION, f"{target} {text} ({details})")
         case grpc.StatusCode.UNAVAILABLE if not sent:
-            return NotReached(
-                ErrorCode.BROKER_NOT_AVAILABLE, f"{target} cannot be reached: {_why_not(details, target)}"
-            )
+            return NotReached(ErrorCode.BROKER_NOT_AVAILABLE, f"{target} cannot be reached: {why_not(details, target)}")
         case grpc.StatusCode.UNAVAILABLE:
             text = "the connection broke before the answer came"
             return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target}: {text} ({_short(details)})")
@@ -164,7 +166,7 @@ _MEANINGS: Final = (
 """Parts of gRPC's texts about connections that did not come about, each with its meaning in plain words."""
 
 
-def _why_not(details: str, target: str) -> str:
+def why_not(details: str, target: str) -> str:
     """Says why there is no connection. A server that demands a certificate closes a connection that shows none."""
     text = _short(details).removeprefix(f"ipv4:{target}: ").removeprefix("Failed to connect to remote host: ")
     meaning = next((meaning for sign, meaning in _MEANINGS if sign in text), None)

@@ -16,7 +16,7 @@ the thing. A name that is not in `__all__` may change with any release.
 from quorum_rpc.v1 import admin_pb2
 
 from clients.admin import AdminClient
-from clients.errors import AdminError, Incomplete, MayHaveHappened, NoLeader, NotReached, Unanswered
+from clients.errors import AdminError, Incomplete, MayHaveHappened, MetadataError, NoLeader, NotReached, Unanswered
 from clients.metadata.client_metadata import ClientMetadata, NotThere
 from clients.metadata.cluster import (
     Cluster,
@@ -27,9 +27,11 @@ from clients.metadata.cluster import (
     TopicPartition,
     least_loaded_node,
 )
+from clients.metadata.refresher import ClientConfig
 from clients.metadata.seen import ViewVersion
 from clients.metadata.updates import MetadataRequestPlan, MetadataUpdate, TopicUpdate
 from clients.metadata.waiting import Waited, WaitOnMetadata
+from clients.metadata_client import MetadataClient
 from clients.submit_stream import SubmitStream
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -42,6 +44,7 @@ __all__ = [
     "TOPIC_RESOURCE",
     "AdminClient",
     "AdminError",
+    "ClientConfig",
     "ClientMetadata",
     "Cluster",
     "ClusterNode",
@@ -50,6 +53,8 @@ __all__ = [
     "ErrorCode",
     "Incomplete",
     "MayHaveHappened",
+    "MetadataClient",
+    "MetadataError",
     "MetadataRequestPlan",
     "MetadataUpdate",
     "NoLeader",

@@ -101,7 +101,7 @@ class ClientMetadata:
         self._last_success_ms: int | None = None
         self._failed_attempts = 0
         self._equal_answers = 0
-        """How many full answers in a row had the partitions of the answer before."""
+        """How many full answers in a row had the nodes and partitions of the answer before."""
         self._needs_full = False
         self._needs_partial = False
         self._failure: NotThere | None = None
@@ -263,7 +263,7 @@ class ClientMetadata:
 
     def _note_progress(self, before: Cluster, is_partial: bool) -> None:
         now = self.cluster
-        if (now.partitions, now.topic_ids) != (before.partitions, before.topic_ids):
+        if (now.partitions, now.topic_ids, now.nodes) != (before.partitions, before.topic_ids, before.nodes):
             self._equal_answers = 0
         elif not is_partial:
             self._equal_answers += 1

@@ -141,8 +141,14 @@ class Refresher:
             self._late_ms = now_ms + self._config.request_timeout_ms
 
     def answered(self, ask: Ask, answer: MetadataUpdate, now_ms: int) -> None:
-        """Takes the answer to the request in flight. A request that was given up has no answer any more."""
-        if self._ended(ask):
+        """Takes the answer to the request in flight. A request that was given up has no answer any more.
+
+        An answer without any broker is a failure: such a view would leave the client with nobody to ask.
+        """
+        if not answer.nodes:
+            text = f"broker {ask.node.node_id} at {ask.node.host}:{ask.node.port} knows no live broker"
+            self.failed(ask, Problem(ProblemKind.REFUSED, ErrorCode.BROKER_NOT_AVAILABLE, text), now_ms)
+        elif self._ended(ask):
             self._nodes.connected(ask.node.node_id)
             self._failing_since_ms = None
             self._metadata.update(ask.plan, answer, now_ms)

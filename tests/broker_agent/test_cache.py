@@ -164,14 +164,17 @@ def test_the_controller_that_clients_see_stays_the_same_while_it_lives() -> None
 
 
 def test_a_view_costs_what_changed() -> None:
-    """The next view shares everything with its predecessor, also what was gathered over all brokers."""
+    """The next view shares everything with its predecessor, also what was gathered over all brokers. A change of brokers alone
+    keeps the partitions."""
     cluster = three_brokers()
     alive = cluster.view().alive_brokers()
     cluster.write(PartitionChange(topic_id("a"), 0, isr=(1, 2)))
     assert cluster.view().alive_brokers() is alive
 
+    before = cluster.view()
     cluster.write(broker(5, "PLAIN"))
     assert 5 in cluster.view().alive_brokers()
+    assert cluster.view().partition_info("a", 0, "PLAIN") == before.partition_info("a", 0, "PLAIN") is not None
 
 
 def twin(image: MetadataImage, listener: str) -> dict[str, Any]:

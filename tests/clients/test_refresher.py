@@ -281,3 +281,14 @@ def test_a_client_that_only_hears_refusals_for_long_begins_again() -> None:
         client.fails(client.asks(), REFUSED)
         begun_ms = client.now_ms if begun_ms is None else begun_ms
     assert begun_ms is not None and 10_000 <= client.now_ms - begun_ms <= 12_000
+
+
+def test_an_answer_without_any_broker_is_a_failure() -> None:
+    """A broker whose cache is empty knows no broker. The client keeps its view, and asks another broker after the back-off."""
+    client = Client().started()
+    client.metadata.request_update()
+    ask = client.asks()
+    client.refresher.answered(ask, MetadataUpdate("cluster", (), ()), client.now_ms)
+    assert set(client.metadata.cluster.nodes) == {1, 2}
+    assert client.metadata.last_problem == f"broker {ask.node.node_id} at b{ask.node.node_id}:9092 knows no live broker"
+    assert client.asks().node.node_id != ask.node.node_id
