@@ -18,7 +18,7 @@ from quorum_rpc.v1 import client_pb2
 from broker_agent import convert
 from broker_agent.cache import MetadataView, PartitionInfo
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import ZERO_UUID
+from metadata_log.format.ids import ZERO_UUID, Uuid, uuid_text
 from metadata_log.format.topic_names import TOPIC_NAME_CHARS_MAX, topic_name_problem
 
 PAGE_PARTITIONS_MAX: Final = 10_000
@@ -72,27 +72,28 @@ class Page:
         self._bytes_left = PAGE_BYTES_MAX
         self._worked = 0
 
-    def steps(self, names: Iterator[str]) -> Iterator[int]:
-        """Builds the page for the topics `names`; each step yields its amount of work in partitions, a slice at most."""
+    def steps(self, wanted: Iterator[str | Uuid]) -> Iterator[int]:
+        """Builds the page for the topics with the names or ids `wanted`; each step yields its amount of work in partitions, a
+        slice at most."""
         for node in self._view.alive_nodes(self._listener):
             self.response.nodes.append(convert.node(node))
             yield from self._work(1)
-        for name in names:
+        for each in wanted:
             if self._is_full():
-                # No topic has this id. With the id the token is not empty even if the name is.
-                self._next = client_pb2.MetadataCursor(topic=cursor_name(name), topic_id=ZERO_UUID)
+                self._next = _beginning_of(each)
                 break
-            yield from self._topic(name)
+            yield from self._topic(each)
             if self._next is not None:
                 break
         if self._next is not None:
             self.response.next_page_token = self._next.SerializeToString()
         yield self._worked
 
-    def _topic(self, name: str) -> Iterator[int]:
-        told = self._view.topic_head(name)
-        if told is None:
-            self._add(_not_there(name))
+    def _topic(self, wanted: str | Uuid) -> Iterator[int]:
+        name = self._view.topic_name(wanted) if isinstance(wanted, bytes) else wanted
+        told = None if name is None else self._view.topic_head(name)
+        if name is None or told is None:
+            self._add(_no_id(wanted) if isinstance(wanted, bytes) else _not_there(wanted))
             self._left -= 1
             yield from self._work(1)
             return
@@ -138,10 +139,24 @@ def cursor_name(name: str) -> str:
     return name[:CURSOR_NAME_CHARS_MAX]
 
 
+def _beginning_of(wanted: str | Uuid) -> client_pb2.MetadataCursor:
+    """The place before the topic with this name or id."""
+    if isinstance(wanted, bytes):
+        return client_pb2.MetadataCursor(topic_id=wanted)
+    # No topic has this id. With the id the token is not empty even if the name is.
+    return client_pb2.MetadataCursor(topic=cursor_name(wanted), topic_id=ZERO_UUID)
+
+
 def _bytes_of(partition: PartitionInfo) -> int:
     ids = len(partition.replicas) + len(partition.isr) + len(partition.offline_replicas)
     ids += len(partition.elr) + len(partition.last_known_elr)
     return _PARTITION_BYTES + _REPLICA_BYTES * ids
+
+
+def _no_id(topic_id: Uuid) -> client_pb2.TopicMetadata:
+    told = convert.topic_error("", ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {uuid_text(topic_id)}")
+    told.topic_id = topic_id
+    return told
 
 
 def _not_there(name: str) -> client_pb2.TopicMetadata:

@@ -37,6 +37,7 @@ NAMES_MAX = 10_000
 """Maximum number of topics in one request."""
 PUBLISHER_FAILED: Final = "publisher_failed"
 """The code of a publisher's problem."""
+_UUID_BYTES: Final = 16
 _UNKNOWN_TOKEN: Final = (
     "page_token is not from an answer to this request: send `next_page_token` of the page before, unchanged"
 )
@@ -134,12 +135,15 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
         request: client_pb2.MetadataRequest,
         cursor: client_pb2.MetadataCursor | None,
     ) -> Iterator[int]:
+        wanted: Iterator[str | Uuid]
         if request.HasField("topics"):
-            names = _named(request, cursor)
+            wanted = _named(request, cursor)
+        elif request.HasField("topic_ids"):
+            wanted = _with_ids(request, cursor)
         else:
             start = "" if cursor is None else cursor.topic
-            names = yield from self._order.names_from(view.image.topic_ids, start)
-        yield from page.steps(names)
+            wanted = yield from self._order.names_from(view.image.topic_ids, start)
+        yield from page.steps(wanted)
 
     def _not_available(self) -> Refusal:
         broker = self._broker
@@ -200,9 +204,13 @@ def _cursor(request: client_pb2.MetadataRequest) -> client_pb2.MetadataCursor | 
 
 def _problem(request: client_pb2.MetadataRequest, cursor: client_pb2.MetadataCursor | None) -> str | None:
     """The mistake in a request, independent of the cluster's state; None if there is none."""
-    names = request.topics.names
-    if len(names) > NAMES_MAX:
-        return f"{len(names):,} topics requested, but the limit is {NAMES_MAX:,}: send several requests"
+    names, ids = request.topics.names, request.topic_ids.ids
+    if request.HasField("topics") and request.HasField("topic_ids"):
+        return "topics requested by name and by id: send two requests"
+    if len(names) + len(ids) > NAMES_MAX:
+        return f"{len(names) + len(ids):,} topics requested, but the limit is {NAMES_MAX:,}: send several requests"
+    if any(len(topic_id) != _UUID_BYTES for topic_id in ids):
+        return f"a topic id does not have {_UUID_BYTES} bytes: send ids as in `TopicMetadata.topic_id`"
     if request.page_size < 0:
         return f"page_size is {request.page_size}: it must be at least 1, or 0 for as many as a page holds"
     if cursor is None:
@@ -211,6 +219,8 @@ def _problem(request: client_pb2.MetadataRequest, cursor: client_pb2.MetadataCur
         return _UNKNOWN_TOKEN
     if request.HasField("topics") and cursor.topic not in map(cursor_name, names):
         return f"page_token is for topic {cursor.topic!r}, which is not among the requested topics"
+    if request.HasField("topic_ids") and cursor.topic_id not in ids:
+        return "page_token is for a topic id that is not among the requested ids"
     return None
 
 
@@ -222,3 +232,13 @@ def _named(request: client_pb2.MetadataRequest, cursor: client_pb2.MetadataCurso
         begun = begun or (cursor is not None and key == cursor.topic)
         if begun:
             yield name
+
+
+def _with_ids(request: client_pb2.MetadataRequest, cursor: client_pb2.MetadataCursor | None) -> Iterator[Uuid]:
+    """Yields each requested id once, from the cursor's id on."""
+    ids = dict.fromkeys(request.topic_ids.ids)
+    begun = cursor is None
+    for topic_id in ids:
+        begun = begun or (cursor is not None and topic_id == cursor.topic_id)
+        if begun:
+            yield topic_id

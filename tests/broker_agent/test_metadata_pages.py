@@ -78,9 +78,10 @@ def service_of(cluster: Cluster, turns: Turns | None = None) -> ClusterMetadata:
 
 
 async def ask(service: ClusterMetadata, **fields: Any) -> client_pb2.MetadataResponse:
-    names = fields.pop("names", None)
+    names, ids = fields.pop("names", None), fields.pop("ids", None)
     topics = None if names is None else client_pb2.TopicNames(names=names)
-    request = client_pb2.MetadataRequest(topics=topics, **fields)
+    topic_ids = None if ids is None else client_pb2.TopicIds(ids=ids)
+    request = client_pb2.MetadataRequest(topics=topics, topic_ids=topic_ids, **fields)
     return await service.Metadata(request, Context(request))
 
 
@@ -139,6 +140,28 @@ async def test_named_topics_come_in_pages_too() -> None:
     assert [len(page.topics) for page in told] == [1, 2], "a page that begins with the empty name has a token, too"
 
 
+async def test_topics_can_be_asked_for_by_id() -> None:
+    """As they are asked for, each once, in pages of any size. An id that no topic has is answered with UNKNOWN_TOPIC_ID; so is
+    the id of a topic that was deleted between two pages, also if another topic has its name now."""
+    cluster = cluster_of(a=3, b=2)
+    service, nobody = service_of(cluster), b"n" * 16
+    ids = [topic_id("b"), nobody, topic_id("b"), bytes(16), topic_id("a")]
+    for size in (1, 2, 3, 4, 100):
+        told = await pages(service, ids=ids, page_size=size)
+        assert partitions_of(told) == [("b", 0), ("b", 1), ("a", 0), ("a", 1), ("a", 2)]
+        unknown = {
+            each.topic_id: ErrorCode(each.error.code) for page in told for each in page.topics if each.error.code
+        }
+        assert unknown == {nobody: ErrorCode.UNKNOWN_TOPIC_ID, bytes(16): ErrorCode.UNKNOWN_TOPIC_ID}
+    assert (await ask(service, ids=[])).topics == []
+
+    first = await ask(service, ids=[topic_id("a")], page_size=2)
+    cluster.write(RemoveTopic("a", topic_id("a")), Topic("a", nobody))
+    (told_topic,) = (await ask(service, ids=[topic_id("a")], page_token=first.next_page_token)).topics
+    assert ErrorCode(told_topic.error.code) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert told_topic.name == ""
+
+
 async def test_what_changes_between_pages_is_told_as_of_each_page() -> None:
     """A topic that was created anew under the cursor is told from its beginning; one that is gone is passed over."""
     cluster = cluster_of(a=4, b=4, c=1)
@@ -166,6 +189,10 @@ async def test_what_changes_between_pages_is_told_as_of_each_page() -> None:
         ({"page_token": token(topic="a" * 300)}, "page_token is not from an answer"),
         ({"names": ["a"], "page_token": token(topic="b")}, "not among the requested topics"),
         ({"names": [str(n) for n in range(NAMES_MAX + 1)]}, "send several requests"),
+        ({"ids": [bytes(16)] * (NAMES_MAX + 1)}, "send several requests"),
+        ({"ids": [b"short"]}, "does not have 16 bytes"),
+        ({"ids": [bytes(16)], "names": ["a"]}, "send two requests"),
+        ({"ids": [bytes(16)], "page_token": token(topic="a", topic_id=b"a" * 16)}, "not among the requested ids"),
     ],
 )
 async def test_a_request_that_makes_no_sense_is_refused_with_the_reason(fields: dict[str, Any], words: str) -> None:
@@ -223,7 +250,7 @@ class Rounds:
         self.steps = 0
         original = Page._topic
 
-        def counting(page: Page, name: str) -> Any:
+        def counting(page: Page, name: str | bytes) -> Any:
             before = page._left
             for step in original(page, name):
                 self._add(before - page._left)

@@ -9,20 +9,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class MetadataRequest(_message.Message):
-    __slots__ = ("topics", "listener", "min_offset", "max_wait_ms", "page_token", "page_size")
+    __slots__ = ("topics", "listener", "min_offset", "max_wait_ms", "page_token", "page_size", "topic_ids")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     LISTENER_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_IDS_FIELD_NUMBER: _ClassVar[int]
     topics: TopicNames
     listener: str
     min_offset: int
     max_wait_ms: int
     page_token: bytes
     page_size: int
-    def __init__(self, topics: _Optional[_Union[TopicNames, _Mapping]] = ..., listener: _Optional[str] = ..., min_offset: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., page_token: _Optional[bytes] = ..., page_size: _Optional[int] = ...) -> None: ...
+    topic_ids: TopicIds
+    def __init__(self, topics: _Optional[_Union[TopicNames, _Mapping]] = ..., listener: _Optional[str] = ..., min_offset: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., page_token: _Optional[bytes] = ..., page_size: _Optional[int] = ..., topic_ids: _Optional[_Union[TopicIds, _Mapping]] = ...) -> None: ...
 
 class MetadataCursor(_message.Message):
     __slots__ = ("topic", "partition", "topic_id")
@@ -39,6 +41,12 @@ class TopicNames(_message.Message):
     NAMES_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TopicIds(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Node(_message.Message):
     __slots__ = ("broker_id", "host", "port", "rack")

@@ -56,7 +56,7 @@ class ClusterMetadataServiceServicer(object):
     def Metadata(self, request, context):
         """Describes brokers and topics, in pages. Errors: INVALID_REQUEST, BROKER_NOT_AVAILABLE (the broker's lease has
         lapsed: ask another broker), NOT_READY (the broker has not applied `min_offset` in time). Errors of a topic:
-        UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION. Errors of a partition: LEADER_NOT_AVAILABLE,
+        UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_ID. Errors of a partition: LEADER_NOT_AVAILABLE,
         LISTENER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
