@@ -8,8 +8,9 @@ Layout, big-endian, after the 80 bytes of the header:
         92     4  base sequence, or -1
         96     -  records, MessagePack arrays `[timestamp_ms, key, value, headers]` end to end
 
-The header's epoch is the partition's leader epoch. Its two timestamps are the smallest and the largest timestamp of the records.
-CRC and chain cover everything, as in version 1.
+The header's epoch is the partition's leader epoch. Its first timestamp is the smallest one of the batch's records. Its last
+timestamp is the largest one of *all* records of the log up to here, so these timestamps never decrease: retention and the search
+for a time need the header of one batch only. CRC and chain cover everything, as in version 1.
 
 *The stamp* (producer id, epoch, sequence) makes a repeated append harmless (KIP-98). Example:
   1. Producer 7 sends 10 records with base sequence 40 to leader 1. Leader 1 appends them at offset 500, and its answer is lost.
@@ -206,16 +207,24 @@ def data_payload(records: RecordSet, stamp: ProducerStamp) -> bytes:
 
 
 def encode_data(
-    records: RecordSet, stamp: ProducerStamp, *, base_offset: Offset, epoch: Epoch, previous_chain: bytes
+    records: RecordSet,
+    stamp: ProducerStamp,
+    *,
+    base_offset: Offset,
+    epoch: Epoch,
+    previous_chain: bytes,
+    previous_timestamp_ms: int = 0,
 ) -> Batch:
-    """Encode `records` as a data batch that continues `previous_chain`."""
+    """Encode `records` as a data batch that continues a log with `previous_chain`, and with `previous_timestamp_ms` as its
+    largest timestamp.
+    """
     return encode(
         data_payload(records, stamp),
         base_offset=base_offset,
         epoch=epoch,
         record_count=records.record_count,
         first_timestamp_ms=records.first_timestamp_ms,
-        last_timestamp_ms=records.last_timestamp_ms,
+        last_timestamp_ms=max(records.last_timestamp_ms, previous_timestamp_ms),
         is_control=False,
         previous_chain=previous_chain,
         format_version=DATA_FORMAT_VERSION,

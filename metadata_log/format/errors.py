@@ -76,6 +76,9 @@ class ErrorCode(IntEnum):
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 91
     FETCH_SESSION_ID_NOT_FOUND = 92
     INVALID_FETCH_SESSION_EPOCH = 93
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 94
+    INVALID_PRODUCER_EPOCH = 95
+    INVALID_TIMESTAMP = 96
 
     @classmethod
     def of(cls, number: int) -> "ErrorCode":

@@ -29,6 +29,16 @@ class EpochStart(NamedTuple):
     start_offset: Offset
 
 
+class SegmentSpan(NamedTuple):
+    """One segment of a log: the records [base_offset, end_offset)."""
+
+    base_offset: Offset
+    end_offset: Offset
+    size_bytes: int
+    last_timestamp_ms: int
+    """The largest timestamp of this segment and of all segments before it."""
+
+
 class LogShape(NamedTuple):
     """An immutable description of one log.
 

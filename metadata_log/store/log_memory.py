@@ -66,6 +66,8 @@ class LogMemory:
     def seal_data(self, payload: bytes, record_count: int, epoch: Epoch, timestamps_ms: tuple[int, int]) -> Batch:
         """Make the batch of format version 2 with which `payload` would continue the log of a partition.
 
+        `timestamps_ms` are the smallest and the largest timestamp of the records.
+
         Raises:
             BatchTooLarge: `payload` does not fit one batch.
         """
@@ -77,7 +79,7 @@ class LogMemory:
             epoch=epoch,
             record_count=record_count,
             first_timestamp_ms=timestamps_ms[0],
-            last_timestamp_ms=timestamps_ms[1],
+            last_timestamp_ms=max(timestamps_ms[1], self.history.last_timestamp_ms),
             is_control=False,
             previous_chain=self.chain,
             format_version=self.format_version,

@@ -23,17 +23,17 @@ from collections.abc import Sequence
 from metadata_log.disk.files import Directory
 from metadata_log.format.batch import Batch
 from metadata_log.format.ids import Offset, OffsetAndEpoch
-from metadata_log.format.log_shape import LogShape
+from metadata_log.format.log_shape import LogShape, SegmentSpan
 from metadata_log.format.records import SkippedBatch
 from metadata_log.store.damage import DamagedRange
 from metadata_log.store.log_history import QuorumRecord
-from metadata_log.store.log_notes import Flushed
+from metadata_log.store.log_notes import Flushed, LogStart
 from metadata_log.store.log_opening import Found
 from metadata_log.store.segments import Extent, Segments
 
 
 class LogView:
-    """The methods of `Log` that change nothing. `Log` is the only subclass."""
+    """The methods of `Log` that change nothing. `LogEnd` is the only subclass."""
 
     _flushed_end: Offset
     _flushed_chain: bytes
@@ -128,6 +128,26 @@ class LogView:
     def is_boundary(self, offset: Offset) -> bool:
         """Return True if the log starts, or a batch ends, at `offset`."""
         return self.chain_at(offset) is not None
+
+    def base_of(self, offset: Offset) -> Offset:
+        """Return the base offset of the batch that holds the record at `offset`, a record of this log.
+
+        Raises:
+            DamagedRangeRead: the record is damaged.
+            CorruptLog: the search met damage that was not known yet; see `note_damage`.
+        """
+        memory = self._memory
+        assert memory.start.start.offset <= offset < memory.end, f"{offset} is not in {self}"
+        return memory.tail.base_of(offset) if offset >= memory.tail.start_offset else self._segments.base_of(offset)
+
+    @property
+    def start(self) -> LogStart:
+        """The start of this log, with the epoch, the chain and the time below."""
+        return self._memory.start
+
+    def segments(self) -> tuple[SegmentSpan, ...]:
+        """Return the segments of this log, oldest first. The last one is the active one."""
+        return self._segments.spans(self.last_timestamp_ms)
 
     def control_records(self) -> Sequence[tuple[Offset, QuorumRecord]]:
         """Return the log's records about voters, each with its offset, oldest first."""

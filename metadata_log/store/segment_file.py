@@ -317,6 +317,12 @@ class Segment:
                 return (position + len(batch.data), batch.chain) if batch.end_offset == offset else None
         return None
 
+    def base_of(self, offset: Offset) -> Offset:
+        """Return the base offset of the batch that holds the record at `offset`, a record of this segment outside the gap."""
+        entry = self._entry_below(offset)
+        assert entry is not None and offset < self.end_offset, offset
+        return next(batch.base_offset for _, batch in self.batches(entry.position) if batch.end_offset > offset)
+
     def last_batch_below(self, offset: Offset) -> Batch | None:
         """Return the batch that ends at `offset`, a boundary of this segment; None if no readable batch ends there."""
         entry = self._entry_below(offset - 1)

@@ -26,6 +26,7 @@ from metadata_log.disk.files import Directory
 from metadata_log.format.batch import Batch, verify_chain
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
+from metadata_log.format.log_shape import SegmentSpan
 from metadata_log.store.archive import Archive
 from metadata_log.store.damage import DamagedRange, DamagedRangeRead, DamageLedger
 from metadata_log.store.log_memory import LogMemory
@@ -212,6 +213,24 @@ class Segments:
             return known
         place = self.of(offset).locate(offset)
         return place[1] if place else None
+
+    def base_of(self, offset: Offset) -> Offset:
+        """Return the base offset of the batch that holds the record at `offset`, a record in the log.
+
+        Raises:
+            DamagedRangeRead: the record is damaged.
+        """
+        self._refuse(self.ledger.at(offset))
+        return self.of(offset).base_of(offset)
+
+    def spans(self, last_timestamp_ms: int) -> tuple[SegmentSpan, ...]:
+        """Return all segments, oldest first; `last_timestamp_ms` is the largest timestamp of the log."""
+        headers = [each.header for each in self._files[1:]]
+        times = [last_timestamp_ms if each is None else each.previous_timestamp_ms for each in headers]
+        return tuple(
+            SegmentSpan(each.base_offset, each.end_offset, each.end_position, at_ms)
+            for each, at_ms in zip(self._files, [*times, last_timestamp_ms], strict=True)
+        )
 
     def ending_at(self, offset: Offset) -> tuple[int, bytes, int] | None:
         """Return the position of the boundary `offset` in its file, the chain there, and the time of the batch before.

@@ -2,7 +2,7 @@
 the disk.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.ids import Offset
@@ -54,6 +54,10 @@ class Tail:
             return self._start_chain
         before = self._batches[bisect_left(self._base_offsets, offset) - 1] if self._batches else None
         return before.chain if before is not None and before.end_offset == offset else None
+
+    def base_of(self, offset: Offset) -> Offset:
+        """Return the base offset of the batch that holds the record at `offset`, a record at or above `start_offset`."""
+        return self._base_offsets[bisect_right(self._base_offsets, offset) - 1]
 
     def read(self, offset: Offset, max_bytes: int, until: Offset) -> list[Batch]:
         """Return batches from the boundary `offset` on: at least one, if any batch ends at or below `until`."""

@@ -1,4 +1,6 @@
-"""What a broker reads of replicated partitions, from its disk and from the network: data batches and their records."""
+"""What a broker reads of replicated partitions, from its disk and from the network: data batches, their records, and the
+directory of a replica.
+"""
 
 from random import Random
 from typing import Final
@@ -15,11 +17,15 @@ from metadata_log.format.data_batch import (
     stamp_of,
 )
 from metadata_log.format.errors import LogFormatError
+from tests.broker_agent.replica.partition_logs import NOW_MS, SMALL, append, opened
+from tests.fuzz.disk_targets import directories_mutated, packed, unpacked
 from tests.fuzz.sealing import batches_mutated
 from tests.fuzz.target import Target
 from tests.golden.samples import data_batches
+from tests.sim.world.disk import MemoryDirectory
 
 FORMAT: Final = (LogFormatError,)
+LOG_CONFIG: Final = SMALL._replace(segment_bytes=900)
 GENESIS: Final = genesis_chain("sample/0", b"")
 
 
@@ -64,7 +70,41 @@ def _take_records(data: bytes) -> None:
     assert records.first_timestamp_ms <= records.last_timestamp_ms
 
 
+def _log_samples() -> list[bytes]:
+    plain, begun = MemoryDirectory("/fuzz"), MemoryDirectory("/fuzz")
+    for directory in (plain, begun):
+        log = opened(directory, LOG_CONFIG)
+        for i in range(12):
+            append(
+                log, 1 + i % 3, size=90, stamp=ProducerStamp(7, i // 6, 0) if i % 6 == 0 else NO_STAMP, epoch=1 + i // 5
+            )
+        log.flush()
+        if directory is begun:
+            log.delete_below(8)
+        log.close()
+    return [packed(plain), packed(begun)]
+
+
+def _take_log(data: bytes) -> None:
+    """Opened, read as a whole, cut, appended to, and opened again."""
+    directory = unpacked(data)
+    log = opened(directory, LOG_CONFIG)
+    shape = log.shape
+    shape.check_invariants()
+    assert shape.flushed_end == shape.end
+    place = shape.start.offset
+    while batches := log.read(place, 500, shape.end):
+        place = batches[-1].end_offset
+    assert place == shape.end
+    log.truncate(shape.start.offset, NOW_MS)
+    append(log, epoch=shape.last_epoch + 1)
+    log.flush()
+    log.close()
+    assert opened(directory, LOG_CONFIG).shape.end == shape.start.offset + 1
+
+
 TARGETS: Final = (
     Target("data-batches", _batch_samples, _take_batches, FORMAT, batches_mutated(GENESIS)),
+    Target("partition-directory", _log_samples, _take_log, FORMAT, directories_mutated),
     Target("data-records", _record_samples, _take_records, FORMAT),
 )

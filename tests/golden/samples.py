@@ -178,6 +178,11 @@ def data_batches() -> list[Batch]:
         records, ProducerStamp(7, 2, 40), base_offset=0, epoch=3, previous_chain=genesis_chain("sample/0", b"")
     )
     second = encode_data(
-        pack_records([DataRecord(0, b"", None)]), NO_STAMP, base_offset=2, epoch=4, previous_chain=first.chain
+        pack_records([DataRecord(0, b"", None)]),
+        NO_STAMP,
+        base_offset=2,
+        epoch=4,
+        previous_chain=first.chain,
+        previous_timestamp_ms=first.last_timestamp_ms,
     )
     return [first, second]
