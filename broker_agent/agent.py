@@ -90,6 +90,8 @@ class AgentLoop:
         self.leases_lapsed = 0
         self.flush_data: Callable[[], Awaitable[None]] | None = None
         """Makes the data of this broker's replicas durable, at the end of a controlled shutdown. An embedding process sets it."""
+        self.leaves_proof = True
+        """False if the data may lack records although the shutdown was controlled: then the store keeps no proof of it."""
         self._session = session
         self._client = connect(self.feed)
         self._now_ms = now_ms
@@ -286,7 +288,7 @@ class AgentLoop:
                 report(self, self._directories, self._assign, self._give_up, now_ms=self._now_ms, log=self._log)
             )
             ended = await self._exit
-            if ended.clean_broker_epoch is not None:
+            if ended.clean_broker_epoch is not None and self.leaves_proof:
                 if self.flush_data is not None:
                     await self.flush_data()
                 await self._loader.note_clean_shutdown(ended.clean_broker_epoch)

@@ -153,6 +153,17 @@ class ControllerClient:
         answer: broker_pb2.AssignReplicasToDirsResponse = await self._call("AssignReplicasToDirs", request, timeout_ms)
         return answer
 
+    async def allocate_producer_ids(
+        self, request: broker_pb2.AllocateProducerIdsRequest, timeout_ms: int
+    ) -> broker_pb2.AllocateProducerIdsResponse:
+        """Returns a block of producer ids.
+
+        Raises:
+            CallFailed: the request was refused, or no answer came within `timeout_ms`.
+        """
+        answer: broker_pb2.AllocateProducerIdsResponse = await self._call("AllocateProducerIds", request, timeout_ms)
+        return answer
+
     async def _call(self, method: str, request: Any, timeout_ms: int) -> Any:
         """Returns the answer of a unary method. Raises CallFailed."""
         try:

@@ -10,6 +10,7 @@ Each field is a key with dots: `node_id` is `node.id`, `tls.private_key` is `tls
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator
@@ -111,7 +112,9 @@ class BrokerConfig(SecureConfig):
         return self.advertised_listeners or self.listeners
 
 
-def load(path: Path | None, environment: Mapping[str, str], overrides: Sequence[str] = ()) -> BrokerConfig:
+def load(
+    path: Path | None, environment: Mapping[str, str] = MappingProxyType({}), overrides: Sequence[str] = ()
+) -> BrokerConfig:
     """Loads the configuration from the file, the environment and `--set key=value`.
 
     Raises:

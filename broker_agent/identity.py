@@ -93,3 +93,11 @@ class BrokerIdentity:
             broker_epoch=broker_epoch,
             generation=self.generation,
         )
+
+    def producer_ids_request(self, broker_epoch: int) -> broker_pb2.AllocateProducerIdsRequest:
+        return broker_pb2.AllocateProducerIdsRequest(
+            cluster_id=self.cluster_id,
+            broker_id=self.broker_id,
+            broker_epoch=broker_epoch,
+            generation=self.generation,
+        )

@@ -9,9 +9,14 @@
 
     asyncio.run(main())
 
+A server that is a broker itself embeds the agent: `async with Agent(load_broker_config(path)) as agent` (docs/embedding.md).
+
 This package only re-exports. `quorumctl`, the tests and the examples import from here too; a server imports the room that has
 the thing. A name that is not in `__all__` may change with any release.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from quorum_rpc.v1 import admin_pb2
 
@@ -39,47 +44,145 @@ from service_kit.process.release import release
 from service_kit.rpc.dial import Dialer
 from service_kit.security.tls import TlsFiles
 
+if TYPE_CHECKING:
+    from broker_agent.cache import MetadataView
+    from broker_agent.config import BrokerConfig
+    from broker_agent.config import load as load_broker_config
+    from broker_agent.embedding.agent import Agent, LeaseStatus
+    from broker_agent.embedding.errors import (
+        AgentEnded,
+        AgentError,
+        CannotStart,
+        DiskFailed,
+        NotAnswered,
+        NotRegistered,
+        NotRunning,
+        ProposalInFlight,
+        ProposalRefused,
+    )
+    from broker_agent.embedding.isr_requests import IsrGranted
+    from broker_agent.publishing.assignment_feed import AssignmentStream
+    from broker_agent.publishing.assignments import (
+        Delete,
+        Follow,
+        Lead,
+        ResumePoint,
+        Stop,
+        TopicIdPartition,
+        WholeSet,
+    )
+    from broker_agent.publishing.publishers import ImageUpdate, PublisherProblem
+    from broker_agent.session.lifecycle import BrokerState
+    from metadata_log.format.records import Endpoint
+    from service_kit.process.config import ConfigErrors
+
 __all__ = [
     "BROKER_RESOURCE",
     "TOPIC_RESOURCE",
     "AdminClient",
     "AdminError",
+    "Agent",
+    "AgentEnded",
+    "AgentError",
+    "AssignmentStream",
+    "BrokerConfig",
+    "BrokerState",
+    "CannotStart",
     "ClientConfig",
     "ClientMetadata",
     "Cluster",
     "ClusterNode",
     "ClusterResource",
+    "ConfigErrors",
+    "Delete",
     "Dialer",
+    "DiskFailed",
+    "Endpoint",
     "ErrorCode",
+    "Follow",
+    "ImageUpdate",
     "Incomplete",
+    "IsrGranted",
+    "Lead",
+    "LeaseStatus",
     "MayHaveHappened",
     "MetadataClient",
     "MetadataError",
     "MetadataRequestPlan",
     "MetadataUpdate",
+    "MetadataView",
     "NoLeader",
+    "NotAnswered",
     "NotReached",
+    "NotRegistered",
+    "NotRunning",
     "NotThere",
     "PartitionNodes",
     "PartitionView",
+    "ProposalInFlight",
+    "ProposalRefused",
+    "PublisherProblem",
+    "ResumePoint",
+    "Stop",
     "SubmitStream",
     "TlsFiles",
+    "TopicIdPartition",
     "TopicPartition",
     "TopicUpdate",
     "Unanswered",
     "ViewVersion",
     "WaitOnMetadata",
     "Waited",
+    "WholeSet",
     "__version__",
     "admin_pb2",
     "least_loaded_node",
+    "load_broker_config",
 ]
 
 __version__: str
 
+_ROOMS: Final = {
+    "broker_agent.cache": ("MetadataView",),
+    "broker_agent.config": ("BrokerConfig",),
+    "broker_agent.embedding.agent": ("Agent", "LeaseStatus"),
+    "broker_agent.embedding.errors": (
+        "AgentEnded",
+        "AgentError",
+        "CannotStart",
+        "DiskFailed",
+        "NotAnswered",
+        "NotRegistered",
+        "NotRunning",
+        "ProposalInFlight",
+        "ProposalRefused",
+    ),
+    "broker_agent.embedding.isr_requests": ("IsrGranted",),
+    "broker_agent.publishing.assignment_feed": ("AssignmentStream",),
+    "broker_agent.publishing.assignments": (
+        "Delete",
+        "Follow",
+        "Lead",
+        "ResumePoint",
+        "Stop",
+        "TopicIdPartition",
+        "WholeSet",
+    ),
+    "broker_agent.publishing.publishers": ("ImageUpdate", "PublisherProblem"),
+    "broker_agent.session.lifecycle": ("BrokerState",),
+    "metadata_log.format.records": ("Endpoint",),
+    "service_kit.process.config": ("ConfigErrors",),
+}
+"""The names of the agent, by room. A client does not need them, so they are imported when a program first names one."""
+_LATE: Final = {name: room for room, names in _ROOMS.items() for name in names}
+
 
 def __getattr__(name: str) -> object:
-    """The version of the installed package, as pip knows it: read on demand, because reading it takes 10 ms."""
+    """The version of the installed package, as pip knows it, or a name of the agent: both take too long for each import."""
     if name == "__version__":
         return release()
+    if name == "load_broker_config":
+        return import_module("broker_agent.config").load
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple, TypeAlias
 
-from metadata_log.format.ids import NO_LEADER, UNASSIGNED_DIRECTORY, Epoch, NodeId, Offset, Uuid
+from metadata_log.format.ids import NO_LEADER, UNASSIGNED_DIRECTORY, Epoch, NodeId, Offset, Uuid, uuid_text
 from metadata_log.format.partition_state import PartitionState
 from metadata_log.format.records import RECOVERED
 from metadata_log.image.changes import Changes
@@ -42,6 +42,9 @@ class TopicIdPartition(NamedTuple):
 
     topic_id: Uuid
     partition: int
+
+    def __str__(self) -> str:
+        return f"{uuid_text(self.topic_id)}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,7 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
         self.registrations: list[Any] = []
         self.alterations: list[Any] = []
         self.refuse_alterations_with: ErrorCode | None = None
+        self.allocations: list[Any] = []
         self.assignments: list[Any] = []
         self.refuse_assignments_with: ErrorCode | None = None
         self.lease_ms = LEASE_MS
@@ -276,9 +277,15 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
         for each in request.partitions:
             isr = tuple(member.broker_id for member in each.new_isr)
             self.write(PartitionChange(each.topic_id, each.partition, isr=isr))
-            response.results.add(topic_id=each.topic_id, partition=each.partition, isr=isr)
+            response.results.add(topic_id=each.topic_id, partition=each.partition, isr=isr, leader_id=request.broker_id)
         response.offset = self.history.end
         return response
+
+    async def AllocateProducerIds(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Gives blocks of two."""
+        self.allocations.append(request)
+        first = 2 * (len(self.allocations) - 1)
+        return broker_pb2.AllocateProducerIdsResponse(first_producer_id=first, count=2, offset=-1)
 
     async def AssignReplicasToDirs(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Records whatever directory is named, for a broker that is the only replica."""

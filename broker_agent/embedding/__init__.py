@@ -1,0 +1,1 @@
+"""A broker inside of another process: the agent as a library."""
