@@ -17,12 +17,13 @@ Each listener has a server of its own, so that a client that names no listener g
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from google.protobuf.message import DecodeError
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
 from broker_agent.cache import MetadataCache, MetadataView
+from broker_agent.cluster_pages import after_broker, configs_steps, first_resource, status_steps
 from broker_agent.metadata_pages import CURSOR_NAME_CHARS_MAX, Page, Turns, cursor_name
 from broker_agent.publishing.publishers import PublisherProblem
 from broker_agent.session.lifecycle import BrokerState
@@ -41,6 +42,10 @@ _UUID_BYTES: Final = 16
 _UNKNOWN_TOKEN: Final = (
     "page_token is not from an answer to this request: send `next_page_token` of the page before, unchanged"
 )
+
+
+Request: TypeAlias = client_pb2.MetadataRequest | client_pb2.ClusterStatusRequest | client_pb2.ConfigsRequest
+"""The requests that name an offset which the answer must have."""
 
 
 class ServingBroker(Protocol):
@@ -108,25 +113,38 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
         problem = _problem(request, cursor)
         if problem is not None:
             raise Refusal("INVALID_REQUEST", problem)
-        await self._wait_for(request)
-        broker = self._broker
-        if not broker.may_serve():
-            raise self._not_available()
-        view, generation = broker.cache.current, broker.generation
-        if view.offset < request.min_offset:
-            raise Refusal(
-                "NOT_READY", f"applied all below {view.offset}, not yet all below {request.min_offset}: ask again"
-            )
+        view, generation = await self._view_for(request)
         page = Page(view, request.listener or self._listener, request.page_size, cursor)
-        await self._turns.take(self._steps(page, view, request, cursor))
-        if not broker.may_serve():  # the lease may have lapsed while the page was built
-            raise self._not_available()
+        await self._build(self._steps(page, view, request, cursor))
         response = page.response
-        response.cluster_id, response.generation, response.as_of_offset = broker.cluster_id, generation, view.offset
+        response.cluster_id, response.generation, response.as_of_offset = (
+            self._broker.cluster_id,
+            generation,
+            view.offset,
+        )
         controller_id = view.controller_id()
         if controller_id is not None:
             response.controller_id = controller_id
         return response
+
+    async def _view_for(self, request: Request) -> tuple[MetadataView, int]:
+        """Returns the view to answer from, and its generation. Raises Refusal."""
+        await self._wait_for(request)
+        broker = self._broker
+        if not broker.may_serve():
+            raise self._not_available()
+        view = broker.cache.current
+        if view.offset < request.min_offset:
+            raise Refusal(
+                "NOT_READY", f"applied all below {view.offset}, not yet all below {request.min_offset}: ask again"
+            )
+        return view, broker.generation
+
+    async def _build(self, steps: Iterator[int]) -> None:
+        """Takes all `steps` of an answer. Raises Refusal if the lease has lapsed meanwhile."""
+        await self._turns.take(steps)
+        if not self._broker.may_serve():
+            raise self._not_available()
 
     def _steps(
         self,
@@ -149,13 +167,44 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
         broker = self._broker
         return Refusal("BROKER_NOT_AVAILABLE", f"broker {broker.broker_id} {describe(broker)}")
 
-    async def _wait_for(self, request: client_pb2.MetadataRequest) -> None:
+    async def _wait_for(self, request: Request) -> None:
         wait_ms = min(max(request.max_wait_ms, 0), MAX_WAIT_MS)
         if wait_ms and self._broker.cache.current.offset < request.min_offset:
             try:
                 await asyncio.wait_for(self._broker.applied(request.min_offset), wait_ms / 1_000)
             except TimeoutError:
                 return  # the caller compares the offset again
+
+    async def ClusterStatus(
+        self, request: client_pb2.ClusterStatusRequest, context: Any
+    ) -> client_pb2.ClusterStatusResponse:
+        """Returns a page of brokers, and the cluster's features and size, as of one offset, at least `min_offset`."""
+        try:
+            after = after_broker(request)
+            view, generation = await self._view_for(request)
+            response = client_pb2.ClusterStatusResponse(
+                cluster_id=self._broker.cluster_id,
+                as_of_offset=view.offset,
+                generation=generation,
+                controller_id=view.controller_id(),
+                topics=view.image.topic_count,
+                partitions=view.image.partition_count,
+            )
+            await self._build(status_steps(view, request, after, response))
+            return response
+        except Refusal as e:
+            return await e.end(context)
+
+    async def Configs(self, request: client_pb2.ConfigsRequest, context: Any) -> client_pb2.ConfigsResponse:
+        """Returns a page of configs as of one offset, at least `min_offset`."""
+        try:
+            first = first_resource(request)
+            view, generation = await self._view_for(request)
+            response = client_pb2.ConfigsResponse(as_of_offset=view.offset, generation=generation)
+            await self._build(configs_steps(view, request, first, response))
+            return response
+        except Refusal as e:
+            return await e.end(context)
 
     async def BrokerStatus(
         self, request: client_pb2.BrokerStatusRequest, context: Any

@@ -70,6 +70,8 @@ API: Final[Mapping[str, Mapping[str, Kind]]] = {
     "ClusterMetadataService": {
         "Metadata": Kind.READ,
         "BrokerStatus": Kind.READ,
+        "ClusterStatus": Kind.READ,
+        "Configs": Kind.READ,
     },
     "BrokerService": {
         "RegisterBroker": Kind.CHANGE,

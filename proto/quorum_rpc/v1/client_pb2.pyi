@@ -153,3 +153,111 @@ class BrokerProblem(_message.Message):
     code: str
     text: str
     def __init__(self, code: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class ClusterStatusRequest(_message.Message):
+    __slots__ = ("min_offset", "max_wait_ms", "page_size", "page_token")
+    MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    min_offset: int
+    max_wait_ms: int
+    page_size: int
+    page_token: bytes
+    def __init__(self, min_offset: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
+
+class FinalizedFeature(_message.Message):
+    __slots__ = ("name", "level")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    level: int
+    def __init__(self, name: _Optional[str] = ..., level: _Optional[int] = ...) -> None: ...
+
+class RegisteredBroker(_message.Message):
+    __slots__ = ("broker_id", "state", "endpoints", "rack", "broker_epoch")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    state: _broker_pb2.BrokerState
+    endpoints: _containers.RepeatedCompositeFieldContainer[_common_pb2.Endpoint]
+    rack: str
+    broker_epoch: int
+    def __init__(self, broker_id: _Optional[int] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
+
+class ClusterStatusResponse(_message.Message):
+    __slots__ = ("cluster_id", "as_of_offset", "generation", "controller_id", "features", "topics", "partitions", "brokers", "next_page_token")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    as_of_offset: int
+    generation: int
+    controller_id: int
+    features: _containers.RepeatedCompositeFieldContainer[FinalizedFeature]
+    topics: int
+    partitions: int
+    brokers: _containers.RepeatedCompositeFieldContainer[RegisteredBroker]
+    next_page_token: bytes
+    def __init__(self, cluster_id: _Optional[str] = ..., as_of_offset: _Optional[int] = ..., generation: _Optional[int] = ..., controller_id: _Optional[int] = ..., features: _Optional[_Iterable[_Union[FinalizedFeature, _Mapping]]] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[RegisteredBroker, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ...) -> None: ...
+
+class ConfigOwner(_message.Message):
+    __slots__ = ("resource_type", "name")
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    resource_type: int
+    name: str
+    def __init__(self, resource_type: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
+
+class ConfigsRequest(_message.Message):
+    __slots__ = ("resources", "min_offset", "max_wait_ms", "page_size", "page_token")
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    resources: _containers.RepeatedCompositeFieldContainer[ConfigOwner]
+    min_offset: int
+    max_wait_ms: int
+    page_size: int
+    page_token: bytes
+    def __init__(self, resources: _Optional[_Iterable[_Union[ConfigOwner, _Mapping]]] = ..., min_offset: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
+
+class ConfigValue(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class OwnConfigs(_message.Message):
+    __slots__ = ("resource", "error", "configs")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    resource: ConfigOwner
+    error: _common_pb2.Error
+    configs: _containers.RepeatedCompositeFieldContainer[ConfigValue]
+    def __init__(self, resource: _Optional[_Union[ConfigOwner, _Mapping]] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[ConfigValue, _Mapping]]] = ...) -> None: ...
+
+class ConfigsResponse(_message.Message):
+    __slots__ = ("as_of_offset", "generation", "resources", "next_page_token")
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    as_of_offset: int
+    generation: int
+    resources: _containers.RepeatedCompositeFieldContainer[OwnConfigs]
+    next_page_token: bytes
+    def __init__(self, as_of_offset: _Optional[int] = ..., generation: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[OwnConfigs, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ...) -> None: ...

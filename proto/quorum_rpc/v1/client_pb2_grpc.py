@@ -46,6 +46,16 @@ class ClusterMetadataServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_client__pb2.BrokerStatusRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_client__pb2.BrokerStatusResponse.FromString,
                 _registered_method=True)
+        self.ClusterStatus = channel.unary_unary(
+                '/quorum_rpc.v1.ClusterMetadataService/ClusterStatus',
+                request_serializer=quorum__rpc_dot_v1_dot_client__pb2.ClusterStatusRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_client__pb2.ClusterStatusResponse.FromString,
+                _registered_method=True)
+        self.Configs = channel.unary_unary(
+                '/quorum_rpc.v1.ClusterMetadataService/Configs',
+                request_serializer=quorum__rpc_dot_v1_dot_client__pb2.ConfigsRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_client__pb2.ConfigsResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterMetadataServiceServicer(object):
@@ -70,6 +80,23 @@ class ClusterMetadataServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ClusterStatus(self, request, context):
+        """Describes the cluster: its features, how large it is, and its brokers, also those that clients cannot reach, in pages.
+        Errors: INVALID_REQUEST, BROKER_NOT_AVAILABLE and NOT_READY, as for Metadata.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Configs(self, request, context):
+        """Returns the configs that were set on topics and brokers, in pages. Errors: INVALID_REQUEST, BROKER_NOT_AVAILABLE and
+        NOT_READY, as for Metadata. Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST (no topic or broker
+        can be called so).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterMetadataServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -82,6 +109,16 @@ def add_ClusterMetadataServiceServicer_to_server(servicer, server):
                     servicer.BrokerStatus,
                     request_deserializer=quorum__rpc_dot_v1_dot_client__pb2.BrokerStatusRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_client__pb2.BrokerStatusResponse.SerializeToString,
+            ),
+            'ClusterStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClusterStatus,
+                    request_deserializer=quorum__rpc_dot_v1_dot_client__pb2.ClusterStatusRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_client__pb2.ClusterStatusResponse.SerializeToString,
+            ),
+            'Configs': grpc.unary_unary_rpc_method_handler(
+                    servicer.Configs,
+                    request_deserializer=quorum__rpc_dot_v1_dot_client__pb2.ConfigsRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_client__pb2.ConfigsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -140,6 +177,60 @@ class ClusterMetadataService(object):
             '/quorum_rpc.v1.ClusterMetadataService/BrokerStatus',
             quorum__rpc_dot_v1_dot_client__pb2.BrokerStatusRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_client__pb2.BrokerStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClusterStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.ClusterMetadataService/ClusterStatus',
+            quorum__rpc_dot_v1_dot_client__pb2.ClusterStatusRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_client__pb2.ClusterStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Configs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.ClusterMetadataService/Configs',
+            quorum__rpc_dot_v1_dot_client__pb2.ConfigsRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_client__pb2.ConfigsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,6 +53,8 @@ def test_every_read_is_paged_in_one_way() -> None:
         "ListPartitions",
         "ListPartitionReassignments",
         "Metadata",
+        "ClusterStatus",
+        "Configs",
     }
     assert len(set(found.values())) == 1, found
     assert not SMALL - {*ADMIN, *API["ClusterMetadataService"]}
