@@ -10,11 +10,11 @@ A broker may restart between two pages after `quorum recover`. Then the pages ha
 pages and asks again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import grpc
-from quorum_rpc.v1 import client_pb2, client_pb2_grpc
+from quorum_rpc.v1 import broker_pb2, client_pb2, client_pb2_grpc
 
 from clients.errors import why_not
 from clients.metadata.cluster import ClusterNode, PartitionView
@@ -22,12 +22,15 @@ from clients.metadata.refresher import Problem, ProblemKind
 from clients.metadata.seen import ViewVersion
 from clients.metadata.updates import MetadataRequestPlan, MetadataUpdate, TopicUpdate
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId
 from service_kit.process.endpoints import HostPort
 from service_kit.rpc.dial import Dialer, was_never_sent
 from service_kit.rpc.refusals import Refusal
 
+R = TypeVar("R")
+
 NAMES_MAX: Final = 10_000
-"""Maximum number of topics in one request. For more topics the client sends several requests."""
+"""Maximum number of topics or resources in one request. For more the client sends several requests."""
 CATCH_UP_MS: Final = 1_000
 """How long a broker may wait for the offset of the page before. Only a broker that has restarted meanwhile is behind it."""
 
@@ -52,6 +55,37 @@ class MetadataProblem(Exception):
         self.problem = problem
 
 
+class BrokerDescription(NamedTuple):
+    """A registered broker. `state` is FENCED, ONLINE or STOPPING; `endpoints` has host and port by listener."""
+
+    broker_id: NodeId
+    state: str
+    endpoints: Mapping[str, HostPort]
+    rack: str | None
+
+
+class ClusterDescription(NamedTuple):
+    """The cluster as one broker knows it. `features` has the level of each feature that is on."""
+
+    cluster_id: str
+    controller_id: NodeId | None
+    brokers: tuple[BrokerDescription, ...]
+    features: Mapping[str, int]
+    topics: int
+    partitions: int
+
+
+class OwnConfigs(NamedTuple):
+    """The configs that were set on one resource itself, by key; or the error of the resource."""
+
+    values: Mapping[str, str]
+    error: ErrorCode = ErrorCode.NONE
+
+
+ConfigResource: TypeAlias = tuple[int, str]
+"""A type (TOPIC_RESOURCE or BROKER_RESOURCE) and a name; the name "" of type BROKER_RESOURCE stands for all brokers."""
+
+
 class MetadataCalls(Protocol):
     """Asks one node for metadata."""
 
@@ -59,6 +93,12 @@ class MetadataCalls(Protocol):
         self, node: ClusterNode, plan: MetadataRequestPlan, page_came: Callable[[], None]
     ) -> MetadataUpdate:
         """Returns the whole answer; calls `page_came` after each part. Raises MetadataProblem."""
+
+    async def describe(self, node: ClusterNode) -> ClusterDescription:
+        """Returns the description of the cluster. Raises MetadataProblem."""
+
+    async def configs(self, node: ClusterNode, resources: Sequence[ConfigResource]) -> dict[ConfigResource, OwnConfigs]:
+        """Returns the configs that were set on each resource. Raises MetadataProblem."""
 
     async def close(self) -> None:
         """Closes what this object has opened."""
@@ -79,11 +119,14 @@ class GrpcMetadataCalls:
         if self._own is not None:
             await self._own.close()
 
+    def _stub(self, node: ClusterNode) -> tuple[Any, str]:
+        target = HostPort(node.host, node.port).target
+        return client_pb2_grpc.ClusterMetadataServiceStub(self._dial(target)), target  # type: ignore[no-untyped-call]
+
     async def fetch(
         self, node: ClusterNode, plan: MetadataRequestPlan, page_came: Callable[[], None]
     ) -> MetadataUpdate:
-        target = HostPort(node.host, node.port).target
-        stub = client_pb2_grpc.ClusterMetadataServiceStub(self._dial(target))  # type: ignore[no-untyped-call]
+        stub, target = self._stub(node)
         joined = JoinedPages()
         for names in _parts(plan):
             request = client_pb2.MetadataRequest(listener=self._listener, page_size=self._page_size)
@@ -92,13 +135,50 @@ class GrpcMetadataCalls:
             while True:
                 if joined.as_of is not None:
                     request.min_offset, request.max_wait_ms = joined.as_of.offset, CATCH_UP_MS
-                page = await _page(stub, target, request)
+                page = await _answer(stub.Metadata(request), target, client_pb2.MetadataResponse)
                 joined.add(page, target)
                 page_came()
                 if not page.next_page_token:
                     break
                 request.page_token = page.next_page_token
         return joined.update()
+
+    async def describe(self, node: ClusterNode) -> ClusterDescription:
+        stub, target = self._stub(node)
+        request = client_pb2.ClusterStatusRequest(page_size=self._page_size)
+        brokers: dict[NodeId, BrokerDescription] = {}
+        while True:
+            page = await _answer(stub.ClusterStatus(request), target, client_pb2.ClusterStatusResponse)
+            brokers.update((each.broker_id, _broker(each)) for each in page.brokers)
+            if not page.next_page_token:
+                break
+            request.page_token = page.next_page_token
+        return ClusterDescription(
+            page.cluster_id,
+            page.controller_id if page.HasField("controller_id") else None,
+            tuple(brokers.values()),
+            {each.name: each.level for each in page.features},
+            page.topics,
+            page.partitions,
+        )
+
+    async def configs(self, node: ClusterNode, resources: Sequence[ConfigResource]) -> dict[ConfigResource, OwnConfigs]:
+        stub, target = self._stub(node)
+        found: dict[ConfigResource, OwnConfigs] = {}
+        for first in range(0, len(resources), NAMES_MAX):
+            part = resources[first : first + NAMES_MAX]
+            owners = [client_pb2.ConfigOwner(resource_type=kind, name=name) for kind, name in part]
+            request = client_pb2.ConfigsRequest(resources=owners, page_size=self._page_size)
+            while True:
+                page = await _answer(stub.Configs(request), target, client_pb2.ConfigsResponse)
+                for each in page.resources:
+                    values = {config.key: config.value for config in each.configs}
+                    resource = (each.resource.resource_type, each.resource.name)
+                    found[resource] = OwnConfigs(values, ErrorCode.of(each.error.code))
+                if not page.next_page_token:
+                    break
+                request.page_token = page.next_page_token
+        return found
 
 
 class JoinedPages:
@@ -146,18 +226,19 @@ def _parts(plan: MetadataRequestPlan) -> Iterator[Sequence[str] | None]:
         yield plan.topics[first : first + NAMES_MAX]
 
 
-async def _page(stub: Any, target: str, request: client_pb2.MetadataRequest) -> client_pb2.MetadataResponse:
+async def _answer(call: Awaitable[Any], target: str, response_type: type[R]) -> R:
+    """Returns the answer of a call. Raises MetadataProblem."""
     try:
-        page = await stub.Metadata(request)
+        answer = await call
     except grpc.aio.AioRpcError as e:
         raise MetadataProblem(_problem(target, e)) from e
-    if not isinstance(page, client_pb2.MetadataResponse):  # gRPC gives None in place of bytes that are no such message
+    if not isinstance(answer, response_type):  # gRPC gives None in place of bytes that are no such message
         text = f"{target} sent an answer that cannot be decoded; is it a broker of metaquorum?"
         raise MetadataProblem(Problem(ProblemKind.REFUSED, ErrorCode.UNKNOWN_SERVER_ERROR, text))
-    refusal = Refusal.in_answer(page)
+    refusal = Refusal.in_answer(answer)
     if refusal is not None:
         raise MetadataProblem(_refused(target, refusal))
-    return page
+    return answer
 
 
 def _refused(target: str, refusal: Refusal) -> Problem:
@@ -190,6 +271,12 @@ def _problem(target: str, e: grpc.aio.AioRpcError) -> Problem:
             name = getattr(code, "name", str(code))
             text = f"{target}: no answer came ({name}: {why_not(details, target)})"
             return Problem(ProblemKind.LOST, ErrorCode.REQUEST_TIMED_OUT, text)
+
+
+def _broker(each: client_pb2.RegisteredBroker) -> BrokerDescription:
+    endpoints = {there.listener: HostPort(there.host, there.port) for there in each.endpoints}
+    state = broker_pb2.BrokerState.Name(each.state)
+    return BrokerDescription(each.broker_id, state, endpoints, each.rack if each.HasField("rack") else None)
 
 
 def _topic(topic: client_pb2.TopicMetadata, as_of: ViewVersion) -> TopicUpdate:

@@ -11,22 +11,31 @@ sends other requests to the brokers reports these with `requests_to`, so that th
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from clients.errors import MetadataError
 from clients.metadata.backoff import ExponentialBackoff
 from clients.metadata.bootstrap import parse_bootstrap
 from clients.metadata.client_metadata import ClientMetadata, NotThere
-from clients.metadata.cluster import Cluster, ClusterResource, TopicPartition
+from clients.metadata.cluster import Cluster, ClusterNode, ClusterResource, TopicPartition
 from clients.metadata.node_states import NodeStates
 from clients.metadata.refresher import Ask, ClientConfig, Problem, ProblemKind, Refresher
 from clients.metadata.waiting import MAX_WAIT_MS, Waited, WaitOnMetadata
-from clients.metadata_calls import GrpcMetadataCalls, MetadataCalls, MetadataProblem
+from clients.metadata_calls import (
+    ClusterDescription,
+    ConfigResource,
+    GrpcMetadataCalls,
+    MetadataCalls,
+    MetadataProblem,
+    OwnConfigs,
+)
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, NodeId, Uuid
 from service_kit.process.clock import RealClock
+
+R = TypeVar("R")
 
 logger: Final = logging.getLogger(__name__)
 
@@ -167,6 +176,40 @@ class MetadataClient:
     def subscribe_cluster(self, listener: Callable[[ClusterResource], object]) -> None:
         """Calls `listener` with the cluster's id at each answer."""
         self._metadata.subscribe_cluster(_guarded(listener))
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    async def describe_cluster(self, timeout_s: float = 10) -> ClusterDescription:
+        """Returns all registered brokers with their states, and the features. Raises MetadataError."""
+        return await self._ask_any(self._calls.describe, timeout_s)
+
+    async def configs(
+        self, resources: Iterable[ConfigResource], timeout_s: float = 10
+    ) -> dict[ConfigResource, OwnConfigs]:
+        """Returns the configs that were set on each resource itself, without defaults. Raises MetadataError."""
+        wanted = list(dict.fromkeys(resources))
+        return await self._ask_any(lambda node: self._calls.configs(node, wanted), timeout_s)
+
+    async def _ask_any(self, call: Callable[[ClusterNode], Awaitable[R]], timeout_s: float) -> R:
+        """Asks the least loaded node, then the next ones, each once."""
+        last = Problem(ProblemKind.LOST, ErrorCode.REQUEST_TIMED_OUT, f"no broker answered within {timeout_s:g} s")
+        try:
+            async with asyncio.timeout(timeout_s):
+                for _ in range(len(self.cluster.nodes) + 1):
+                    node = self._nodes.least_loaded(self.cluster, self._clock.now_ms())
+                    if node is None:
+                        break
+                    try:
+                        async with self.requests_to(node.node_id):
+                            return await call(node)
+                    except MetadataProblem as e:
+                        last = e.problem
+                    if last.kind is ProblemKind.FATAL:
+                        break
+                    self._nodes.failed(node, self._clock.now_ms(), reached=last.kind is ProblemKind.REFUSED)
+        except TimeoutError:
+            pass  # `last` says why
+        raise MetadataError(last.code, last.message)
 
     # --- what the owner has learned ----------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from clients.metadata.refresher import ClientConfig
 from clients.metadata.seen import ViewVersion
 from clients.metadata.updates import MetadataRequestPlan, MetadataUpdate, TopicUpdate
 from clients.metadata.waiting import Waited, WaitOnMetadata
+from clients.metadata_calls import BrokerDescription, ClusterDescription, OwnConfigs
 from clients.metadata_client import MetadataClient
 from clients.submit_stream import SubmitStream
 from metadata_log.format.errors import ErrorCode
@@ -86,11 +87,13 @@ __all__ = [
     "AgentError",
     "AssignmentStream",
     "BrokerConfig",
+    "BrokerDescription",
     "BrokerState",
     "CannotStart",
     "ClientConfig",
     "ClientMetadata",
     "Cluster",
+    "ClusterDescription",
     "ClusterNode",
     "ClusterResource",
     "ConfigErrors",
@@ -117,6 +120,7 @@ __all__ = [
     "NotRegistered",
     "NotRunning",
     "NotThere",
+    "OwnConfigs",
     "PartitionNodes",
     "PartitionView",
     "ProposalInFlight",

@@ -13,13 +13,23 @@ from broker_agent.wire import ClusterMetadata
 from clients.metadata.refresher import ProblemKind
 from clients.metadata_calls import GrpcMetadataCalls, JoinedPages, MetadataProblem
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import BrokerRegistrationChange, Endpoint, PartitionChange, RemoveTopic, Topic
+from metadata_log.format.records import (
+    BrokerRegistrationChange,
+    Config,
+    Endpoint,
+    PartitionChange,
+    RemoveTopic,
+    Topic,
+)
 from metaquorum import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
     ClientConfig,
     ClusterNode,
     MetadataClient,
     MetadataError,
     MetadataRequestPlan,
+    OwnConfigs,
     TopicPartition,
     ViewVersion,
 )
@@ -234,3 +244,39 @@ async def test_a_client_of_real_brokers_follows_topics_leaders_and_failures() ->
             assert client.cluster.topic_ids["orders"] == b"n" * 16
             with pytest.raises(MetadataError, match="the topic has 1 partitions"):
                 await client.wait_for("orders", 2, max_wait_s=0.05)
+
+
+async def test_a_client_describes_the_cluster_and_configs_from_any_broker() -> None:
+    """One broker refuses, and the other answers, in pages. An error of one resource is the resource's own."""
+    async with two_brokers() as brokers:
+        brokers.create("orders", 3)
+        topic, nowhere, everybody = (TOPIC_RESOURCE, "orders"), (TOPIC_RESOURCE, "nowhere"), (BROKER_RESOURCE, "")
+        brokers.cluster.write(Config(*topic, "retention.ms", "60000"), BrokerRegistrationChange(1, 0, True))
+        brokers.services[0].serves = False
+        calls = GrpcMetadataCalls(page_size=1)
+        async with MetadataClient(brokers.bootstrap, calls=calls) as client:
+            told = await client.describe_cluster()
+            assert [(each.broker_id, each.state) for each in told.brokers] == [(1, "FENCED"), (2, "ONLINE")]
+            assert told.brokers[0].endpoints[LISTENER].target == brokers.bootstrap[0]
+            assert (told.cluster_id, told.controller_id, told.topics, told.partitions) == ("cluster", 2, 1, 3)
+            found = await client.configs([topic, nowhere, everybody, topic])
+            assert found == {
+                topic: OwnConfigs({"retention.ms": "60000"}),
+                nowhere: OwnConfigs({}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                everybody: OwnConfigs({}),
+            }
+            brokers.services[1].serves = False
+            with pytest.raises(MetadataError, match="is online: it was told so"):
+                await client.describe_cluster()
+
+
+async def test_a_question_that_nobody_answers_ends_in_its_time() -> None:
+    """A broker that never answers: the caller's time counts, and not the request timeout of 30 s."""
+
+    class Silent(client_pb2_grpc.ClusterMetadataServiceServicer):
+        async def ClusterStatus(self, request: Any, context: Any) -> Any:  # noqa: N802
+            await asyncio.Event().wait()
+
+    async with serving(Silent()) as node, MetadataClient([f"{node.host}:{node.port}"]) as client:
+        with pytest.raises(MetadataError, match=r"no broker answered within 0\.05 s"):
+            await client.describe_cluster(0.05)

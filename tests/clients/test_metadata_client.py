@@ -16,6 +16,7 @@ from metadata_log.format.errors import ErrorCode
 from metaquorum import (
     ClientConfig,
     Cluster,
+    ClusterDescription,
     ClusterNode,
     ClusterResource,
     MetadataClient,
@@ -114,6 +115,12 @@ class FakeBrokers:
     def create(self, name: str, partitions: int = 1, leader: int = 1, epoch: int = 0) -> None:
         views = tuple(PartitionView(name, number, leader, epoch) for number in range(partitions))
         self.topics[name] = TopicUpdate(name, name.encode().ljust(16), views)
+
+    async def describe(self, node: ClusterNode) -> ClusterDescription:
+        raise NotImplementedError("tests of this file ask for metadata only")
+
+    async def configs(self, node: ClusterNode, resources: Any) -> Any:
+        raise NotImplementedError("tests of this file ask for metadata only")
 
     @property
     def hosts(self) -> list[str]:
