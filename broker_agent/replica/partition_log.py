@@ -297,10 +297,11 @@ class PartitionLog:
                 self._producers.note(batch, stamp_of(batch), wall_ms)
             place = batches[-1].end_offset
 
-    def begin_at(self, start: OffsetAndEpoch, chain: bytes, timestamp_ms: int) -> None:
-        """Delete everything, and begin at `start`, the start of the leader's log, with the chain and the time there (`start`).
+    def begin_at(self, start: OffsetAndEpoch, chain: bytes, timestamp_ms: int = 0) -> None:
+        """Delete everything, and begin at `start`, the start of the leader's log, with the chain there.
 
-        All outstanding flush tickets become void.
+        `timestamp_ms` is the largest timestamp below. Without it, the first batch of the leader brings it. All outstanding flush
+        tickets become void.
         """
         self._log.reset_to(start, chain, timestamp_ms)
         self._producers.begin_at(start.offset)
@@ -352,9 +353,9 @@ class PartitionLog:
         self._config = config
         self._log.configure(config.log)
 
-    def rest(self) -> None:
-        """Close all files until they are needed again, if everything is durable."""
-        self._log.rest()
+    def rest(self) -> bool:
+        """Close all files until they are needed again. Returns False if something is not durable: nothing was closed."""
+        return self._log.rest()
 
     def check_in_place(self) -> None:
         """Raise Removed if the directory, or a file in it, was deleted or replaced while the process runs."""

@@ -23,6 +23,7 @@ name raises `Removed`. `check_in_place` does the same check, also for a director
 
 import fcntl
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Protocol, Self
@@ -32,6 +33,7 @@ from metadata_log.disk.failures import DirectoryInUse, FileTooLarge, FlushFailed
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 LOCK_NAME = ".lock"
+DELETED_SUFFIX = ".deleted"
 _HOLDER_BYTES = 20
 """How many bytes the process id in the lock file has."""
 
@@ -137,6 +139,16 @@ class Directory(Protocol):
 
     def subdirectory(self, name: str) -> "Directory":
         """Return the subdirectory `name`; create it, durably, if it does not exist."""
+
+    def remove_directory(self, name: str) -> None:
+        """Delete the subdirectory `name` with all files in it, durably.
+
+        The subdirectory first gets the suffix DELETED_SUFFIX. So after a crash it is whole, or has another name, or is gone.
+        The name with the suffix can be given, too.
+
+        Raises:
+            FileNotFoundError: there is no such subdirectory.
+        """
 
     def lock(self) -> None:
         """Lock this directory for this process, until `unlock` or the end of the process.
@@ -324,6 +336,16 @@ class RealDirectory:
             path.mkdir(mode=DIRECTORY_MODE)
             self.flush()
         return RealDirectory(path)
+
+    def remove_directory(self, name: str) -> None:
+        doomed = self._at(name.removesuffix(DELETED_SUFFIX) + DELETED_SUFFIX)
+        if not name.endswith(DELETED_SUFFIX):
+            if doomed.exists():
+                shutil.rmtree(doomed)  # of an earlier deletion that a crash ended
+            self._at(name).rename(doomed)
+            self.flush()
+        shutil.rmtree(doomed)
+        self.flush()
 
     def lock(self) -> None:
         assert self._lock_fd < 0, "this object has the lock already"

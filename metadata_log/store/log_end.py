@@ -157,15 +157,17 @@ class LogEnd(LogView):
         assert config.format_version == self._config.format_version
         self._config = config
 
-    def rest(self) -> None:
+    def rest(self) -> bool:
         """Close all files of the log, and forget the batches in memory, if everything is durable. The next use opens the files
-        again.
+        again. Returns False if something is not durable: nothing was closed.
 
         A log with unflushed batches stays as it is. (Example: a worker runs `FlushTicket.sync` for the end 60. If the
         owner closed the file before the fsync, `sync` would do nothing, and `complete_flush` would count 60 as durable.)
         """
         memory = self._memory
-        if self._flushed_end == memory.end:
-            self._segments.close()
-            self._note.close()
-            memory.tail.clear(memory.end, memory.chain)
+        if self._flushed_end < memory.end:
+            return False
+        self._segments.close()
+        self._note.close()
+        memory.tail.clear(memory.end, memory.chain)
+        return True

@@ -38,6 +38,9 @@ class ReadOnlyFile:
     def preallocate(self, size: int) -> None:
         _refuse()
 
+    def remove_directory(self, name: str) -> None:
+        _refuse()
+
     def flush(self) -> None:
         _refuse()
 
@@ -97,6 +100,9 @@ class ReadOnlyDirectory:
         _refuse()
 
     def remove(self, name: str) -> None:
+        _refuse()
+
+    def remove_directory(self, name: str) -> None:
         _refuse()
 
     def flush(self) -> None:

@@ -48,6 +48,25 @@ def test_a_file_that_is_not_there_is_not_made_by_looking(directory: Directory) -
     assert directory.names() == []
 
 
+def test_a_directory_is_deleted_with_its_files(directory: Directory) -> None:
+    for name in ("a", "b"):
+        directory.subdirectory(name).write_atomic("file", b"content")
+
+    directory.remove_directory("a")
+
+    assert directory.names() == ["b"] and directory.subdirectory("b").read("file", 99) == b"content"
+    assert directory.subdirectory("a").names() == []
+    for missing in ("c", "c.deleted"):
+        with pytest.raises(FileNotFoundError):
+            directory.remove_directory(missing)
+    directory.subdirectory("b.deleted").write_atomic("file", b"what a crash has left")
+    directory.remove_directory("b")
+    assert directory.names() == ["a"]
+    directory.subdirectory("d.deleted").write_atomic("file", b"what a crash has left")
+    directory.remove_directory("d.deleted")
+    assert directory.names() == ["a"]
+
+
 def test_truncation_cuts_and_extends_with_zeros(directory: Directory) -> None:
     file = directory.open("a", create=True)
     file.write_at(0, b"hello")
@@ -498,3 +517,17 @@ def test_a_flipped_bit_is_there_for_programs_and_after_a_crash() -> None:
 
     assert directory.read("a", 9) == b"\x00\x08"
     assert directory.crash(Random(1)).read("a", 9) == b"\x00\x08"
+
+
+def test_a_deletion_that_a_crash_ends_leaves_the_whole_directory_or_another_name() -> None:
+    for operations in (1, 2):
+        for seed in range(10):
+            directory = MemoryDirectory()
+            directory.subdirectory("a").write_atomic("file", b"content")
+            directory.cut_power_after(operations)
+            with pytest.raises(PowerCut):
+                directory.remove_directory("a")
+            left = directory.crash(Random(seed))
+            assert left.names() in (["a"], ["a.deleted"], [])
+            if left.exists("a"):
+                assert left.subdirectory("a").read("file", 99) == b"content"

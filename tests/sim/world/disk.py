@@ -24,7 +24,7 @@ from random import Random
 from typing import Final
 
 from metadata_log.disk.failures import DirectoryInUse, FileTooLarge, FlushFailed, Removed
-from metadata_log.disk.files import Directory
+from metadata_log.disk.files import DELETED_SUFFIX, Directory
 from tests.sim.world.disk_content import SECTOR_BYTES, Content, sectors_of
 
 _EIO: Final = 5
@@ -281,6 +281,21 @@ class MemoryDirectory:
             self.flush()
         assert isinstance(found, MemoryDirectory), name
         return found
+
+    def remove_directory(self, name: str) -> None:
+        doomed = name.removesuffix(DELETED_SUFFIX) + DELETED_SUFFIX
+        if name != doomed:
+            found = self._entries.get(name)
+            if not isinstance(found, MemoryDirectory):
+                raise FileNotFoundError(2, "No such directory", f"{self._path_text}/{name}")
+            self._change((name, None), (doomed, MemoryDirectory(f"{self._path_text}/{doomed}", self._volume)))
+            self._volume.used_bytes -= sum(found.size(each) for each in found.names())
+            found.vanish()
+            self.flush()
+        if doomed not in self._entries:
+            raise FileNotFoundError(2, "No such directory", f"{self._path_text}/{doomed}")
+        self._change((doomed, None))
+        self.flush()
 
     def lock(self) -> None:
         if self._locked:
