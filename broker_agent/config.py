@@ -83,6 +83,8 @@ class BrokerConfig(SecureConfig):
     broker_data_plane: Annotated[str, _word(EXTERNAL_DATA_PLANE, NO_DATA_PLANE)] = EXTERNAL_DATA_PLANE
     """`external`: a data plane beside the agent replicates data and proposes ISRs. `none`: the agent proposes every active
     replica; only for trials, it loses data."""
+    data_plane_listener: AnyAddress | None = None
+    """Loopback address that serves assignments and the lease to a data plane in another process on this host."""
     log_dir_failure_timeout_ms: int = Field(30_000, ge=1, le=86_400_000)
     """How long a broker tries to report a failed log directory before it exits."""
     lease_mode: Annotated[LeaseMode, PlainValidator(_lease_mode)] = LeaseMode.STRICT
@@ -148,6 +150,12 @@ def _contradictions(config: BrokerConfig) -> Iterator[tuple[str, str]]:
             check_listener(each.address, config.tls_files, allow_insecure_remote=config.allow_insecure_remote)
         except InsecureListener as e:
             yield "listeners", str(e)
+    local = config.data_plane_listener
+    if local is not None and not local.is_loopback:
+        yield (
+            "data.plane.listener",
+            f"{local} is open to other machines; only loopback is allowed, such as 127.0.0.1:{local.port}",
+        )
     if config.metadata_fetch_max_wait_ms * 3 > config.broker_session_timeout_ms:
         yield (
             "metadata.fetch.max.wait.ms",

@@ -13,7 +13,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 import grpc.aio
-from quorum_rpc.v1 import client_pb2, client_pb2_grpc
+from quorum_rpc.v1 import client_pb2, client_pb2_grpc, data_plane_pb2_grpc
 
 from broker_agent.admin import SERVICE, AdminForwarding
 from broker_agent.agent import AgentLoop
@@ -23,6 +23,8 @@ from broker_agent.identity import BrokerIdentity
 from broker_agent.metadata_loader import Log
 from broker_agent.metadata_pages import Turns
 from broker_agent.metric_table import add_metrics
+from broker_agent.publishing import data_plane_service
+from broker_agent.publishing.assignment_feed import AssignmentFeed
 from broker_agent.session.lifecycle import BrokerState, Exit
 from broker_agent.session.replica_directories import DirectoryLimits
 from broker_agent.session.session import Session
@@ -40,6 +42,7 @@ from metadata_log.format.records import (
 )
 from service_kit.process.background import in_background
 from service_kit.process.config import ConfigErrors, ConfigProblem, effective
+from service_kit.process.endpoints import HostPort
 from service_kit.process.metrics import Metrics
 from service_kit.process.notify import notify
 from service_kit.rpc.call_tallies import CallTallies
@@ -136,6 +139,9 @@ async def run_broker(
         for each in bound:
             log.info("listening", listener=each.listener, host=each.host, port=each.port)
         agent.advertise(advertised(config, bound))
+        if config.data_plane_listener is not None:
+            port = await stack.enter_async_context(serving_data_plane(agent, config.data_plane_listener, now_ms, calls))
+            log.info("listening to the data plane", port=port)
         await stack.enter_async_context(telling(agent, health))
         stack.enter_context(stopped_by(agent.stop))
         if started is not None:
@@ -237,6 +243,23 @@ async def serving_clients(
             bound.append(Endpoint(each.name, each.address.host, port))
         stack.push_async_callback(controllers.stop)
         yield tuple(bound)
+
+
+@asynccontextmanager
+async def serving_data_plane(
+    agent: AgentLoop, address: HostPort, now_ms: Callable[[], int], calls: CallTallies
+) -> AsyncIterator[int]:
+    """Serves assignments and the lease to a process on this host inside of the block; yields the port."""
+    feed = AssignmentFeed(agent.broker_id, agent.is_current)
+    agent.publishers.subscribe(data_plane_service.NAME, feed.take)
+    service = data_plane_service.DataPlane(agent, feed, now_ms)
+
+    def add(server: grpc.aio.Server) -> None:
+        data_plane_pb2_grpc.add_DataPlaneServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+
+    async with serving(address, add, reflect=(data_plane_service.SERVICE.full_name,), tallies=calls) as port:
+        yield port
+        feed.end()
 
 
 def controllers_of(agent: AgentLoop, config: BrokerConfig) -> tuple[str, ...]:

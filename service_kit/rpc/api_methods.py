@@ -73,6 +73,10 @@ API: Final[Mapping[str, Mapping[str, Kind]]] = {
         "ClusterStatus": Kind.READ,
         "Configs": Kind.READ,
     },
+    "DataPlaneService": {
+        "WatchAssignments": Kind.READ,
+        "Lease": Kind.READ,
+    },
     "BrokerService": {
         "RegisterBroker": Kind.CHANGE,
         "MetadataFetch": Kind.CHANGE,  # a fetch renews the broker's session

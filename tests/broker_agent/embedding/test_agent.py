@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
+from quorum_rpc.v1 import data_plane_pb2, data_plane_pb2_grpc
 
 from broker_agent.config import BrokerConfig, load
 from broker_agent.embedding.agent import Agent
@@ -27,6 +29,7 @@ from metadata_log.disk.identity import Identity, write_identity
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER
 from metadata_log.format.records import Endpoint, FeatureLevel, Partition, PartitionChange, RemoveTopic, Topic
+from service_kit.rpc.dial import Dialer
 from tests.broker_agent.controllers import CLUSTER_ID, FakeController, registration
 from tests.broker_agent.test_agent import Quiet
 from tests.broker_agent.test_agent import controller as controller  # the fixture
@@ -122,6 +125,26 @@ async def test_assignments_follow_the_metadata_until_the_broker_has_left(
         assert [type(each) for each in deleted] == [Delete, Delete]
         controller.holds_leaders = False
         assert [each async for each in stream] == []
+
+
+async def test_a_process_beside_it_watches_the_same_assignments(controller: FakeController, make: Make) -> None:
+    """`data.plane.listener` serves both as long as the broker runs; the stream ends in order when it leaves."""
+    controller.write(*orders(4))
+    log = Quiet(controller.pulse)
+    async with make({"data_plane_listener": "127.0.0.1:0"}, log=log) as agent, Dialer() as dialer:
+        (listening,) = log.said("listening to the data plane")
+        stub: Any = data_plane_pb2_grpc.DataPlaneServiceStub(dialer(f"127.0.0.1:{listening['port']}"))  # type: ignore[no-untyped-call]
+        watching = stub.WatchAssignments(data_plane_pb2.WatchAssignmentsRequest())
+        whole, lead = await watching.read(), await watching.read()
+        assert (whole.whole_set.replica_count, lead.assignment.role) == (1, data_plane_pb2.LEAD)
+        await asyncio.wait_for(agent.online(), 10)
+        lease = await stub.Lease(data_plane_pb2.LeaseRequest(), timeout=5)
+        assert lease.may_serve and lease.remaining_ms > 0 and lease.broker_epoch == agent.broker_epoch
+        agent.stop()
+        moves = []
+        while (news := await watching.read()) is not grpc.aio.EOF:
+            moves.append(news.assignment.topic)
+        assert watching.done() and set(moves) <= {"orders"}
 
 
 async def test_an_isr_is_proposed_by_its_leader(controller: FakeController, make: Make) -> None:
