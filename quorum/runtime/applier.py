@@ -15,7 +15,8 @@ for the follower's image. Example with leader 1 and follower 2:
 In alternated rounds, topics of 1,000 partitions were created 1.13 to 1.24 times as fast as without this rule.
 
 *At each committed mark* a job begins to write a snapshot of exactly that image. When the snapshot is written, the log may start
-later. A snapshot without room on the disk is given up, and the next mark begins another.
+later, and the next job writes a snapshot at the newest mark that was committed meanwhile. A snapshot without room on the disk is
+given up, and the next mark begins another.
 
 *An image with the effect of a skipped batch is loaded anew*, from the newest snapshot and the log (`metadata_log.image.skips`).
 No snapshot has the effect: the leader refuses a skip if a mark follows the batch.
@@ -186,6 +187,9 @@ class Applier:
             raise NodeStopped(f"writing the snapshot {job.meta.end} failed: {error}") from error
         try:
             self._disk.space.write_at_any_price(lambda: self._snapshotter.written(job, self._log), now_ms)
+            passed = self._snapshotter.job_for_passed(self._log)
+            if passed is not None:
+                self._world.start_job(passed)
         except CorruptLog as e:
             # Retention reads the batch where the log would start; it tries again with the next snapshot.
             self._disk.found_damage(e)

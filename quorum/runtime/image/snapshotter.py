@@ -4,7 +4,8 @@ Every node writes a snapshot at each committed *mark*, a control record of the l
 offsets, from equal images, and the files are equal byte for byte: comparing the files compares the controllers. Example:
     1. leader 1 finds a snapshot due, and appends a mark at offset 99;
     2. the mark is committed: nodes 1, 2 and 3 each write the snapshot with end 100;
-    3. the next mark is committed at 199 while node 3 still writes: node 3 skips this mark.
+    3. the marks at 199 and 299 are committed while node 3 still writes: node 3 skips 199, and writes 300 next.
+So the log above a node's newest snapshot stays short, and with it the next start of the node.
 """
 
 from collections.abc import Sequence
@@ -29,6 +30,8 @@ class Snapshotter:
         self._mark_policy = mark_policy
         self._retention = retention
         self._busy = False
+        self._passed: tuple[Mark, Voters] | None = None
+        """The newest mark that was committed while a job was running, and the voters at its end."""
 
     def mark_due(self, state: StateMachine, wall_ms: int) -> SnapshotMark | None:
         """The mark that the leader should append now; None if no snapshot is due. An idle log needs no snapshot."""
@@ -38,7 +41,11 @@ class Snapshotter:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def job_for(self, mark: Mark, log: Log, voters: Voters) -> Job | None:
-        """The job that writes the snapshot at `mark`; None if another snapshot job runs, or if the snapshot exists."""
+        """The job that writes the snapshot at `mark`; None if another snapshot job runs, or if the snapshot exists.
+
+        If another job runs, `job_for_passed` returns the job after this other job.
+        """
+        self._passed = (mark, voters) if self._busy else None
         if self._busy or any(info.end == mark.end for info in self.store.list()):
             return None
         if log.is_within_damage(mark.end.offset):
@@ -52,6 +59,15 @@ class Snapshotter:
             self.store, SnapshotMeta(mark.end, timestamp_ms, chain, voters, KRAFT_VERSION), mark.image
         )
 
+    def job_for_passed(self, log: Log) -> Job | None:
+        """The job for the newest mark that was committed while the last job ran; None if there was no mark, or if the leader's
+        snapshot has replaced the log meanwhile.
+        """
+        passed, self._passed = self._passed, None
+        if passed is None or passed[0].end.offset <= log.shape.start.offset:
+            return None
+        return self.job_for(passed[0], log, passed[1])
+
     def written(self, job: WriteSnapshotJob, log: Log) -> list[str]:
         """Takes a durable snapshot: the log may start at its end now. Returns the names of the files that retention deleted."""
         self._busy = False
@@ -61,6 +77,7 @@ class Snapshotter:
     def given_up(self, job: WriteSnapshotJob) -> None:
         """Deletes an unfinished snapshot that did not fit on the disk. The next mark begins another snapshot."""
         self._busy = False
+        self._passed = None
         self.store.drop_unfinished(job.meta.end)
 
     def clean(self, log: Log) -> list[str]:
@@ -119,6 +136,7 @@ class Snapshotter:
     def repair_over(self) -> None:
         """Takes the end of the repairing job, successful or not: the node writes snapshots at marks again."""
         self._busy = False
+        self._passed = None
 
     def newest_load_job(self, log_start: Offset) -> LoadSnapshotJob | None:
         """The job that loads the newest whole snapshot at the start of the process; None if the log needs no snapshot.
