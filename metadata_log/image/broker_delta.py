@@ -49,8 +49,18 @@ class BrokerDelta(TopicDelta):
             raise Misfit(
                 f"broker {record.broker_id} registers with epoch {record.broker_epoch}, neither a new one nor its own"
             )
+        is_revived = old is not None and old.dead and old.incarnation_id == record.incarnation_id and not record.dead
+        if is_revived and self._kind is DeltaKind.STRICT:
+            raise Misfit(f"broker {record.broker_id} registers with a process that is dead")
+        self._check_death(record)
         self._put(self._brokers, record.broker_id, record)
         self.changed.brokers.add(record.broker_id)
+
+    @staticmethod
+    def _check_death(broker: RegisterBroker) -> None:
+        """Refuse a dead process that is not fenced: a process that is dead once never serves again."""
+        if broker.dead and not broker.fenced:
+            raise Misfit(f"broker {broker.broker_id} is dead and not fenced")
 
     @staticmethod
     def _check_reason(record: RegisterBroker | BrokerRegistrationChange) -> None:
@@ -77,7 +87,9 @@ class BrokerDelta(TopicDelta):
             log_dirs=old.log_dirs if record.log_dirs is None else record.log_dirs,
             reason=record.reason if is_other_state else old.reason,
             since_ms=record.since_ms if is_other_state else old.since_ms,
+            dead=old.dead or record.dead,
         )
+        self._check_death(new)
         self._put(self._brokers, record.broker_id, new)
         self.changed.brokers.add(record.broker_id)
 

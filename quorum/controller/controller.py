@@ -49,6 +49,7 @@ from quorum.controller.protocol.commands import (
     FenceExpiredBrokers,
     RegisterBrokerCommand,
     RegisterControllerCommand,
+    ReportDeath,
     UnregisterBroker,
 )
 from quorum.controller.protocol.config import ControllerConfig
@@ -177,6 +178,8 @@ class Controller:
                 return brokers.unregister(image, command, now_ms)
             case FenceBroker() | DrainBroker() | EndBrokerMode():
                 return brokers.change_mode(image, command, now_ms)
+            case ReportDeath():
+                return brokers.report_death(image, command, now_ms)
             case FenceExpiredBrokers():
                 return brokers.fence_expired(image, now_ms)
             case ContinueFencing() | ContinueDirectoryLoss() | ContinueShutdown() | ElectLeaderless():

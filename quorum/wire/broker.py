@@ -14,7 +14,12 @@ from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc
 
 from metadata_log.disk.identity import Identity
 from metadata_log.format.errors import ErrorCode
-from quorum.controller.protocol.commands import AllocateProducerIdsReply, AlterPartition, RegisterBrokerReply
+from quorum.controller.protocol.commands import (
+    AllocateProducerIdsReply,
+    AlterPartition,
+    RegisterBrokerReply,
+    ReportDeathReply,
+)
 from quorum.controller.protocol.directory_commands import AssignReplicasToDirsReply
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import Refused
@@ -51,6 +56,15 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             return broker_pb2.RegisterBrokerResponse(broker_epoch=cast(RegisterBrokerReply, reply).broker_epoch)
 
         response = await self._answer(request, self._doors.caller(context), register, broker_pb2.RegisterBrokerResponse)
+        self._name_generation(response)
+        return response
+
+    async def ReportDeath(self, request: broker_pb2.ReportDeathRequest, context: Any) -> broker_pb2.ReportDeathResponse:
+        async def report() -> broker_pb2.ReportDeathResponse:
+            reply = await self._node.submit(convert.from_report_death(request), timeout_of(0, context))
+            return convert.to_report_death_response(cast(ReportDeathReply, reply))
+
+        response = await self._answer(request, self._doors.caller(context), report, broker_pb2.ReportDeathResponse)
         self._name_generation(response)
         return response
 

@@ -79,6 +79,7 @@ API: Final[Mapping[str, Mapping[str, Kind]]] = {
     },
     "BrokerService": {
         "RegisterBroker": Kind.CHANGE,
+        "ReportDeath": Kind.GOAL,
         "MetadataFetch": Kind.CHANGE,  # a fetch renews the broker's session
         "MetadataFetchOnce": Kind.CHANGE,
         "FetchMetadataSnapshot": Kind.READ,

@@ -123,6 +123,8 @@ RECORDS: tuple[Record, ...] = (
         (ID_B, ID_C),
     ),
     SkippedBatch(40, 3, HASH, 38, 43),
+    BrokerRegistrationChange(1, 42, fenced=True, reason="process_dead", since_ms=1_700_000_000_000, dead=True),
+    RegisterBroker(5, ID_A, (PLAIN,), (), None, True, False, (ID_B,), 80, EXTERNAL_DATA_PLANE, "shut_down", 7, True),
 )
 
 

@@ -31,7 +31,8 @@ class RegisterBroker(NamedTuple):
     """A broker process has registered. Canonical: the state of a broker. Replaces an earlier registration of the same id.
 
     `reason` says why the broker is fenced, online or stopping (`StateReason` in `quorum.controller`), and `since_ms` when
-    that state began, in ms since 1970. Empty and 0 in records that an older release wrote.
+    that state began, in ms since 1970. Empty and 0 in records that an older release wrote. `dead`: a watcher has proved that the
+    process has ended, so this registration stays fenced for ever.
     """
 
     broker_id: NodeId
@@ -46,6 +47,7 @@ class RegisterBroker(NamedTuple):
     data_plane: str = EXTERNAL_DATA_PLANE
     reason: str = ""
     since_ms: int = 0
+    dead: bool = False
 
 
 @record(1)
@@ -61,6 +63,7 @@ class BrokerRegistrationChange(NamedTuple):
     """A part of a registration has changed; None leaves a field unchanged.
 
     `reason` and `since_ms` belong to a change of `fenced` or `in_controlled_shutdown`, and replace those of the registration.
+    `dead` is true in the record of a death; no record takes it back.
     """
 
     broker_id: NodeId
@@ -70,6 +73,7 @@ class BrokerRegistrationChange(NamedTuple):
     log_dirs: tuple[Uuid, ...] | None = None
     reason: str = ""
     since_ms: int = 0
+    dead: bool = False
 
 
 @record(61)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from metadata_log.format.records.brokers import BrokerMode
+from metadata_log.format.records.brokers import BrokerMode, BrokerRegistrationChange, RegisterBroker
 from metadata_log.format.records.quorum import SkippedBatch
 from metadata_log.format.records.registry import FeatureRange
 from metadata_log.format.records.settings import FeatureLevel
@@ -85,8 +85,13 @@ _PARTITION_FIELDS: Final = {
     "last_known_elr": 2,
 }
 
-FIELD_LEVELS: Final[dict[type, dict[str, int]]] = {Partition: _PARTITION_FIELDS, PartitionChange: _PARTITION_FIELDS}
-"""Record class -> field -> the level that a record needs in which the field is neither None nor empty."""
+FIELD_LEVELS: Final[dict[type, dict[str, int]]] = {
+    Partition: _PARTITION_FIELDS,
+    PartitionChange: _PARTITION_FIELDS,
+    RegisterBroker: {"dead": 2},
+    BrokerRegistrationChange: {"dead": 2},
+}
+"""Record class -> field -> the level that a record needs in which the field is neither None, nor empty, nor false."""
 
 
 def level_of(record: tuple[object, ...]) -> int:

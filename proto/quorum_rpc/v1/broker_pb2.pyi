@@ -59,6 +59,32 @@ class RegisterBrokerResponse(_message.Message):
     generation: int
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., broker_epoch: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
+class ReportDeathRequest(_message.Message):
+    __slots__ = ("cluster_id", "broker_id", "generation", "incarnation_ids")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_IDS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    broker_id: int
+    generation: int
+    incarnation_ids: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., generation: _Optional[int] = ..., incarnation_ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class ReportDeathResponse(_message.Message):
+    __slots__ = ("error", "leader", "offset", "broker_epoch", "generation")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    offset: int
+    broker_epoch: int
+    generation: int
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., offset: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
+
 class MetadataFetchRequest(_message.Message):
     __slots__ = ("cluster_id", "broker_id", "broker_epoch", "incarnation_id", "offset", "epoch", "chain", "wants_fence", "wants_shut_down", "offline_log_dirs", "max_wait_ms", "max_bytes", "number", "generation", "part_position")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]

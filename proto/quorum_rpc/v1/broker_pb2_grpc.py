@@ -49,6 +49,11 @@ class BrokerServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_broker__pb2.RegisterBrokerRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_broker__pb2.RegisterBrokerResponse.FromString,
                 _registered_method=True)
+        self.ReportDeath = channel.unary_unary(
+                '/quorum_rpc.v1.BrokerService/ReportDeath',
+                request_serializer=quorum__rpc_dot_v1_dot_broker__pb2.ReportDeathRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_broker__pb2.ReportDeathResponse.FromString,
+                _registered_method=True)
         self.MetadataFetch = channel.stream_stream(
                 '/quorum_rpc.v1.BrokerService/MetadataFetch',
                 request_serializer=quorum__rpc_dot_v1_dot_broker__pb2.MetadataFetchRequest.SerializeToString,
@@ -97,6 +102,16 @@ class BrokerServiceServicer(object):
     def RegisterBroker(self, request, context):
         """Registers a broker process. Its epoch is the offset of the registration. Errors: DUPLICATE_BROKER_REGISTRATION
         (another process with this id is alive), INVALID_REGISTRATION, UNSUPPORTED_VERSION.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportDeath(self, request, context):
+        """Reports that processes of the broker have ended, as a watcher on the broker's host has proved. If the registered
+        process is one of them, it is fenced at once and never unfenced again. A repeated report changes nothing. Errors:
+        BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH (another process is registered: nothing has to be done),
+        UNSUPPORTED_VERSION (below metadata.version 2).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -158,6 +173,11 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.RegisterBroker,
                     request_deserializer=quorum__rpc_dot_v1_dot_broker__pb2.RegisterBrokerRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_broker__pb2.RegisterBrokerResponse.SerializeToString,
+            ),
+            'ReportDeath': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportDeath,
+                    request_deserializer=quorum__rpc_dot_v1_dot_broker__pb2.ReportDeathRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_broker__pb2.ReportDeathResponse.SerializeToString,
             ),
             'MetadataFetch': grpc.stream_stream_rpc_method_handler(
                     servicer.MetadataFetch,
@@ -227,6 +247,33 @@ class BrokerService(object):
             '/quorum_rpc.v1.BrokerService/RegisterBroker',
             quorum__rpc_dot_v1_dot_broker__pb2.RegisterBrokerRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_broker__pb2.RegisterBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportDeath(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.BrokerService/ReportDeath',
+            quorum__rpc_dot_v1_dot_broker__pb2.ReportDeathRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_broker__pb2.ReportDeathResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -58,8 +58,8 @@ def check_may_be_unregistered(image: MetadataImage, broker: RegisterBroker, sess
 
 
 def _heard(broker: RegisterBroker, sessions: Sessions, now_ms: int) -> str | None:
-    """Says when the broker was heard; None if its session has ended."""
-    if not sessions.is_live(broker.broker_id, broker.broker_epoch, now_ms):
+    """Says when the broker was heard; None if its session has ended, or if its process is dead."""
+    if broker.dead or not sessions.is_live(broker.broker_id, broker.broker_epoch, now_ms):
         return None
     session = sessions.of(broker.broker_id, broker.broker_epoch)
     assert session is not None

@@ -27,6 +27,7 @@ from metadata_log.format.records import (
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.admission import check_may_be_fenced
 from quorum.controller.brokers.contact import BrokerState, Next, next_state, state_of
+from quorum.controller.brokers.deaths import check_alive, check_report, died_fenced
 from quorum.controller.brokers.departures import Cause, Departures
 from quorum.controller.brokers.lost_directories import LostDirectories
 from quorum.controller.brokers.modes import Modes, check_reason, knows_modes
@@ -50,6 +51,8 @@ from quorum.controller.protocol.commands import (
     FenceExpiredBrokers,
     FollowUpReply,
     RegisterBrokerCommand,
+    ReportDeath,
+    ReportDeathReply,
     UnregisterBroker,
 )
 from quorum.controller.protocol.config import ControllerConfig
@@ -131,6 +134,8 @@ class Brokers:
         why, silent_ms, _ = left.cause
         fence = self._state_records.change(image, broker, why, fenced=True)
         story: tuple[Happening, ...] = (BrokerFenced(broker.broker_id, broker.broker_epoch, why, silent_ms),)
+        if left.cause.is_death:
+            fence = fence._replace(dead=True)
         if why is StateReason.LOG_DIRECTORIES_LOST and broker.log_dirs:
             fence = fence._replace(log_dirs=())
             lost = LogDirectoriesLost(broker.broker_id, broker.broker_epoch, lost=len(broker.log_dirs), left=0)
@@ -174,6 +179,20 @@ class Brokers:
         if fencing.then is not None:
             return replace(fencing, then=command)
         return self._modes.with_fence(image, broker.broker_id, command.reason, fencing)
+
+    def report_death(self, image: MetadataImage, command: ReportDeath, now_ms: int) -> Decision:
+        """Decides the next slice of the fencing of a process that has ended. The last slice records the death.
+
+        Raises:
+            ControllerError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH, UNSUPPORTED_VERSION; then nothing was done.
+        """
+        broker = registered(image, command.broker_id)
+        check_report(image, broker, command)
+        if broker.fenced:
+            return died_fenced(broker)
+        reply = ReportDeathReply(broker_epoch=broker.broker_epoch)
+        fencing = self._fence(image, broker, Cause(StateReason.PROCESS_DEAD), reply, now_ms)
+        return fencing if fencing.then is None else replace(fencing, then=command)
 
     def _continue_fencing(self, image: MetadataImage, command: ContinueFencing, now_ms: int) -> Decision:
         """Decides the next slice of a fencing that is under way, even if the broker is heard again; else nothing."""
@@ -275,6 +294,7 @@ class Brokers:
     def hear(self, image: MetadataImage, contact: BrokerContact, now_ms: int) -> tuple[RegisterBroker, Session]:
         """Notes that the broker was heard, and where it is. Raises ControllerError, as `contact`."""
         broker = identified(image, contact.broker_id, contact.broker_epoch)
+        check_alive(broker, "fetch")
         if broker.incarnation_id != contact.incarnation_id:
             raise ControllerError(
                 ErrorCode.STALE_BROKER_EPOCH,

@@ -37,6 +37,11 @@ class Cause(NamedTuple):
     is_unclean: bool = False
     """The broker's process ended without a clean shutdown: the broker leaves the ELR too (KIP-966)."""
 
+    @property
+    def is_death(self) -> bool:
+        """True if the broker's process is known to have ended."""
+        return self.why is StateReason.PROCESS_DEAD
+
 
 class Slice(NamedTuple):
     """The next batch of a departure."""
@@ -85,7 +90,8 @@ class Departures:
     def step(self, image: MetadataImage, broker_id: NodeId, cause: Cause, now_ms: int) -> Slice:
         """Makes the next slice of the broker's departure. A departure that is not under way begins with `cause`.
 
-        A departure that was taken for a clean one begins again if `cause` says that it is unclean.
+        A departure that was taken for a clean one begins again if `cause` says that it is unclean. A death replaces the cause
+        of a departure that goes on.
 
         After the last slice the caller calls `forget`.
         """
@@ -93,6 +99,9 @@ class Departures:
         if departure is None or (cause.is_unclean and not departure.cause.is_unclean):
             self._views.bar(broker_id)
             departure = self._by_broker[broker_id] = _Departure(PartitionWalk(image, broker_id, now_ms), cause)
+        elif cause.is_death:
+            kept = cause._replace(is_unclean=departure.cause.is_unclean)
+            departure = self._by_broker[broker_id] = departure._replace(cause=kept)
         view = self._views.of(image)
         self._left_at[broker_id] = image.offset
 

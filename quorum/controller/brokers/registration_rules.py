@@ -157,4 +157,5 @@ def registration_record(command: RegisterBrokerCommand, kept: RegisterBroker | N
         broker_epoch=kept.broker_epoch,
         reason=kept.reason,
         since_ms=kept.since_ms,
+        dead=kept.dead,
     )

@@ -83,8 +83,9 @@ class Registrations:
         check_registration(image, command)
         old: RegisterBroker | None = image.brokers.get(command.broker_id)
         if old is not None and old.incarnation_id == command.incarnation_id:
+            self._check_not_dead(old)
             return self._amend(command, old)
-        if old is not None and old.incarnation_id != command.previous_incarnation_id:
+        if old is not None and not old.dead and old.incarnation_id != command.previous_incarnation_id:
             self._check_not_live(old, now_ms)
         moves: tuple[MetadataRecord, ...] = ()
         told: tuple[Happening, ...] = ()
@@ -112,6 +113,14 @@ class Registrations:
             return Decision((), reply)
         amended = BrokerRegistered(old.broker_id, Registration.AMENDED, old.broker_epoch, old.broker_epoch)
         return Decision((record,), reply, happenings=(amended,))
+
+    def _check_not_dead(self, broker: RegisterBroker) -> None:
+        if broker.dead:
+            raise ControllerError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"broker {broker.broker_id}: this very process was reported as dead, and may not come back; nothing was done. "
+                "Restart it: a new process is welcome at once",
+            )
 
     def _check_not_live(self, broker: RegisterBroker, now_ms: int) -> None:
         if self._sessions.is_live(broker.broker_id, broker.broker_epoch, now_ms):

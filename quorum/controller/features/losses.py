@@ -1,7 +1,7 @@
 """The metadata that needs a level: a downgrade below the level would lose it, and is refused.
 
     partitions   those with a field that needs the level (`OWN_FIELDS`)
-    others       records of a type that needs the level: `ENTITIES`
+    others       records of a type or with a field that needs the level: `ENTITIES`
 
 *The search takes slices, and misses nothing.* A million partitions take 0.12 s, so no turn looks at all of them. Between two
 slices other requests change partitions that the search has passed. But an image is immutable: a topic without a change is the
@@ -19,7 +19,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from metadata_log.format.records import METADATA_VERSION, BrokerMode, Partition
+from metadata_log.format.records import METADATA_VERSION, BrokerMode, Partition, RegisterBroker
 from metadata_log.format.records.levels import FIELD_LEVELS, RECORD_LEVELS
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import CHUNK_PARTITIONS
@@ -35,8 +35,13 @@ OWN_FIELDS: Final[Mapping[str, Mapping[str, int]]] = {
 
 ENTITIES: Final[Mapping[type, Callable[[MetadataImage], Iterable[str]]]] = {
     BrokerMode: lambda image: (f"the mode of broker {broker_id}" for broker_id in image.broker_modes),
+    RegisterBroker: lambda image: (
+        f"the death of broker {broker.broker_id} (until its next start)"
+        for broker in image.brokers.values()
+        if broker.dead
+    ),
 }
-"""Canonical record type with a level in `RECORD_LEVELS` -> the names of all such things in an image."""
+"""Canonical record type -> the names of all things in an image that need the level of the type, or of its one newer field."""
 
 
 class Found(NamedTuple):
@@ -95,5 +100,9 @@ def _positions(name: str, level: int) -> list[int]:
 def _entities(image: MetadataImage, lowered: Mapping[str, int]) -> list[str]:
     if METADATA_VERSION not in lowered:
         return []
-    needing = (kind for kind, level in RECORD_LEVELS.items() if level > lowered[METADATA_VERSION] and kind in ENTITIES)
+    needing = (kind for kind in ENTITIES if _level_of(kind) > lowered[METADATA_VERSION])
     return [name for kind in needing for name in ENTITIES[kind](image)]
+
+
+def _level_of(kind: type) -> int:
+    return RECORD_LEVELS[kind] if kind in RECORD_LEVELS else max(FIELD_LEVELS[kind].values())

@@ -102,6 +102,22 @@ class BrokerContactReply:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportDeath:
+    """Fence the broker at once: a watcher has proved that these processes of the broker have ended."""
+
+    broker_id: NodeId
+    incarnation_ids: tuple[Uuid, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportDeathReply:
+    """`broker_epoch` is the epoch of the dead process. NOT_APPENDED: its death was in the log already."""
+
+    offset: Offset = NOT_APPENDED
+    broker_epoch: int = FROM_OFFSET
+
+
+@dataclass(frozen=True, slots=True)
 class FenceExpiredBrokers:
     """Fence the broker whose session ended first; nothing if no session has ended."""
 
@@ -261,6 +277,7 @@ Command: TypeAlias = (
     | BootstrapFeatures
     | RegisterBrokerCommand
     | BrokerContact
+    | ReportDeath
     | FenceExpiredBrokers
     | FenceBroker
     | UnregisterBroker
@@ -289,6 +306,7 @@ CommandReply: TypeAlias = (
     | BootstrapFeaturesReply
     | RegisterBrokerReply
     | BrokerContactReply
+    | ReportDeathReply
     | FenceBrokerReply
     | UnregisterBrokerReply
     | FollowUpReply

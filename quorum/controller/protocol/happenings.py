@@ -35,6 +35,7 @@ class StateReason(Enum):
     STOPPING = "stopping"
     SHUT_DOWN = "shut_down"
     SESSION_ENDED = "session_ended"
+    PROCESS_DEAD = "process_dead"
     OPERATOR = "operator"
     ASKED = "asked"
     LOG_DIRECTORIES_LOST = "log_directories_lost"
@@ -57,6 +58,7 @@ _MEANINGS: Final = {
     StateReason.REGISTERED: "the broker has registered, and has not yet applied its own registration",
     StateReason.SHUT_DOWN: "the broker has shut down in order: its leaderships moved away first",
     StateReason.SESSION_ENDED: "the controller did not hear the broker for a whole session (broker.session.timeout.ms)",
+    StateReason.PROCESS_DEAD: "a watcher on the broker's host has proved that its process has ended",
     StateReason.OPERATOR: "an operator has asked for it (`quorumctl brokers fence`)",
     StateReason.ASKED: "the broker itself has asked to be fenced, for example because it had to drop its store",
     StateReason.LOG_DIRECTORIES_LOST: "the broker has reported that its last log directory is offline",
@@ -104,6 +106,18 @@ class BrokerFenced:
     broker_epoch: int
     why: StateReason
     silent_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDied:
+    """The process of a broker that was fenced already has ended, as a watcher has proved: it is never unfenced again.
+
+    For a broker that was not fenced there is `BrokerFenced(PROCESS_DEAD)` instead.
+    """
+
+    kind: ClassVar[str] = "broker process died"
+    broker_id: NodeId
+    broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +350,7 @@ class ControllerRegistered:
 Happening: TypeAlias = (
     BrokerRegistered
     | BrokerFenced
+    | BrokerDied
     | BrokerOnline
     | BrokerStopping
     | BrokerUnregistered

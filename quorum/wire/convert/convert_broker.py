@@ -16,6 +16,8 @@ from quorum.controller.protocol.commands import (
     PartitionAlteration,
     PartitionAlterationResult,
     RegisterBrokerCommand,
+    ReportDeath,
+    ReportDeathReply,
 )
 from quorum.controller.protocol.directory_commands import (
     ASSIGNMENTS_MAX,
@@ -31,6 +33,7 @@ LISTENERS_MAX = 100
 FEATURES_MAX = 1_000
 LOG_DIRS_MAX = 10_000
 ALTERATIONS_MAX = 10_000
+INCARNATIONS_MAX = 100
 ISR_MEMBERS_MAX = 300_000
 """Maximum number of replicas in the ISRs of one request. A message of 4 MiB has room for 2,000,000; their translation would hold
 the event loop for a second."""
@@ -74,6 +77,17 @@ def from_register(message: broker_pb2.RegisterBrokerRequest) -> RegisterBrokerCo
             message.previous_broker_epoch if message.HasField("previous_broker_epoch") else FROM_OFFSET
         ),
     )
+
+
+def from_report_death(message: broker_pb2.ReportDeathRequest) -> ReportDeath:
+    at_most(INCARNATIONS_MAX, len(message.incarnation_ids), "incarnation_ids")
+    if not message.incarnation_ids:
+        raise BadMessage("incarnation_ids must not be empty")
+    return ReportDeath(message.broker_id, tuple(uuid(each, "incarnation_ids") for each in message.incarnation_ids))
+
+
+def to_report_death_response(reply: ReportDeathReply) -> broker_pb2.ReportDeathResponse:
+    return broker_pb2.ReportDeathResponse(offset=reply.offset, broker_epoch=reply.broker_epoch)
 
 
 def from_metadata_fetch(message: broker_pb2.MetadataFetchRequest) -> MetadataFetch:

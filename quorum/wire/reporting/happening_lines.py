@@ -66,7 +66,7 @@ class HappeningLines:
 def _is_bad(happening: Happening) -> bool:
     """Returns whether an operator should look at a happening: a broker is lost, or partitions lack a leader or may lack data."""
     if isinstance(happening, BrokerFenced):
-        return happening.why in (StateReason.SESSION_ENDED, StateReason.LOG_DIRECTORIES_LOST)
+        return happening.why in (StateReason.SESSION_ENDED, StateReason.PROCESS_DEAD, StateReason.LOG_DIRECTORIES_LOST)
     if isinstance(happening, ReplicasMoved):
         return happening.without_leader > 0 or happening.unclean > 0
     if isinstance(happening, LeadersElected):

@@ -43,6 +43,7 @@ from quorum.controller.protocol.commands import (
     PartitionAlteration,
     RegisterBrokerCommand,
     RegisterControllerCommand,
+    ReportDeath,
     UnregisterBroker,
 )
 from quorum.controller.protocol.config import ControllerConfig
@@ -256,6 +257,13 @@ def assignments(draw: st.DrawFn, image: MetadataImage) -> Command:
     return AssignReplicasToDirs(broker_id, broker_epoch, draw(some(wanted)))
 
 
+@st.composite
+def deaths(draw: st.DrawFn, image: MetadataImage) -> Command:
+    """Of processes that are registered, or not."""
+    broker_id, _, incarnation_id = draw(identified(image))
+    return ReportDeath(broker_id, (incarnation_id, *draw(some(ANY_ID))))
+
+
 def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
     """Each of the closed union: whoever adds one adds it here."""
     topic = st.builds(NewTopic, ANY_NAME, COUNT, COUNT, st.one_of(st.just(()), ASSIGNMENT), some(st.tuples(KEY, VALUE)))
@@ -275,6 +283,7 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
             RegisterBrokerCommand, ANY_BROKER, ANY_ID, endpoints, features, st.one_of(st.none(), ANY_TEXT), LOG_DIRS,
             st.one_of(st.none(), ANY_ID),
         ),
+        deaths(image),
         st.builds(RegisterControllerCommand, ANY_BROKER, ANY_ID, endpoints, features),
         st.builds(FenceBroker, ANY_BROKER, ANY_TEXT, st.booleans()),
         st.builds(DrainBroker, ANY_BROKER, ANY_TEXT, st.booleans()),

@@ -16,6 +16,7 @@ from quorum.controller.protocol.commands import (
     FenceBroker,
     IsrMember,
     PartitionAlteration,
+    ReportDeath,
     UnregisterBroker,
 )
 from quorum.controller.protocol.config import ControllerConfig
@@ -37,6 +38,7 @@ GRANTS = (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED, ErrorCode.INELIGIBLE_REP
 REFUSALS = (
     ErrorCode.BROKER_ID_NOT_REGISTERED,
     ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+    ErrorCode.STALE_BROKER_EPOCH,  # of a dead process that fetches
     ErrorCode.POLICY_VIOLATION,  # of an operator who fences or unregisters a broker that is heard, or holds replicas
 )
 
@@ -68,7 +70,7 @@ def live_once(cluster: LawfulCluster, dice: random.Random) -> None:
     broker_id = dice.randrange(BROKERS)
     known = broker_id in cluster.image.brokers
     cluster.now_ms += dice.choice((0, 10, 500, 3_000))
-    match dice.randrange(16):
+    match dice.randrange(17):
         case 0 | 1 if known:
             cluster.contact(broker_id, wants_fence=dice.random() < 0.5, wants_shut_down=dice.random() < 0.3)
         case 2 if known:
@@ -78,6 +80,8 @@ def live_once(cluster: LawfulCluster, dice: random.Random) -> None:
             cluster.now_ms += dice.choice((0, 10_000))
             cluster.run(registration(broker_id, life, f"r{broker_id % 2}"))
             cluster.lives[broker_id] = life
+        case 16 if known:
+            cluster.run(ReportDeath(broker_id, (cluster.image.brokers[broker_id].incarnation_id,)))
         case 4:
             cluster.run(FenceBroker(broker_id) if dice.random() < 0.5 else UnregisterBroker(broker_id))
         case 12:
@@ -160,7 +164,8 @@ def test_the_laws_hold_in_any_history(seed: int, slice_max: int) -> None:
         cluster.run(EndBrokerMode(broker_id, Mode(record.mode)))
     cluster.now_ms += 20_000
     for broker_id in range(BROKERS):
-        if broker_id not in cluster.image.brokers or cluster.image.brokers[broker_id].in_controlled_shutdown:
+        broker = cluster.image.brokers.get(broker_id)
+        if broker is None or broker.in_controlled_shutdown or broker.dead:
             cluster.register(broker_id, cluster.lives.get(broker_id, 0) + 1)
     for broker_id in (*range(BROKERS), *range(BROKERS)):
         cluster.contact(broker_id)

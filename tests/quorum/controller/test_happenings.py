@@ -30,6 +30,7 @@ from quorum.controller.protocol.commands import (
     PartitionAlteration,
     RegisterBrokerCommand,
     RegisterControllerCommand,
+    ReportDeath,
     UnregisterBroker,
 )
 from quorum.controller.protocol.config import ControllerConfig
@@ -330,7 +331,7 @@ def test_controllers_and_features_are_told_once() -> None:
 TELLING: Final = {
     CreateTopics, CreatePartitions, ContinueTopics, DeleteTopics, AlterConfigs, ContinueConfigs, BootstrapFeatures,
     RegisterBrokerCommand, BrokerContact,
-    FenceExpiredBrokers, FenceBroker, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
+    FenceExpiredBrokers, FenceBroker, ReportDeath, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
     RegisterControllerCommand, AlterPartition, ElectLeaders, BalanceLeaders, AlterPartitionReassignments,
     ContinueReassignments, UpdateFeatures,
     DrainBroker, EndBrokerMode, AssignReplicasToDirs, ContinueDirectoryLoss,

@@ -96,6 +96,9 @@ def _brokers(epoch: int, topic_id: bytes, offset: int, snapshot: OffsetAndEpoch)
                 )
             ],
         ),
+        "ReportDeath": broker_pb2.ReportDeathRequest(
+            cluster_id=CLUSTER_ID, broker_id=0, incarnation_ids=[incarnation(0)]
+        ),
         "AllocateProducerIds": broker_pb2.AllocateProducerIdsRequest(
             cluster_id=CLUSTER_ID, broker_id=0, broker_epoch=epoch
         ),

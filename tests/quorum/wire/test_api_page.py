@@ -16,6 +16,7 @@ COMMENTS: Final[dict[str, str]] = SCRIPT["comments"]()
 
 
 NEED_A_STATE: Final = {
+    "BrokerService.ReportDeath": {"UNSUPPORTED_VERSION"},
     "VoterService.ReadLog": {"STORAGE_ERROR"},
     "VoterService.AddVoter": {"BROKER_NOT_AVAILABLE", "UNSUPPORTED_VERSION"},
     "VoterService.RemoveVoter": {"BROKER_NOT_AVAILABLE"},

@@ -312,6 +312,15 @@ BROKERS: Final = {
         Row("another one's id", busy, put("broker_id", 0), E.DUPLICATE_BROKER_REGISTRATION),
         Row("asked of a follower", follower, nothing, E.NOT_CONTROLLER),
     ),
+    "ReportDeath": (
+        *BROKER_STRANGERS,
+        of_brokers("broker_id", 77, E.BROKER_ID_NOT_REGISTERED),
+        of_brokers("incarnation_ids", [], E.INVALID_REQUEST),
+        of_brokers("incarnation_ids", [HALF], E.INVALID_REQUEST),
+        of_brokers("incarnation_ids", [OTHER_ID], E.STALE_BROKER_EPOCH),
+        Row("101 processes", busy, many("incarnation_ids", 101), E.INVALID_REQUEST),
+        Row("asked of a follower", follower, nothing, E.NOT_CONTROLLER),
+    ),
     "MetadataFetch": FETCHES,
     "MetadataFetchOnce": FETCHES,
     "FetchMetadataSnapshot": (

@@ -495,7 +495,8 @@ async def test_a_broker_of_another_generation_is_refused_and_told(channel: grpc.
     named: dict[str, Any] = {"cluster_id": "test-cluster", "broker_id": 7, "generation": 2}
     registered = await stub.RegisterBroker(broker_pb2.RegisterBrokerRequest(**named))
     fetched = await stub.MetadataFetchOnce(broker_pb2.MetadataFetchRequest(**named))
-    for answer in (registered, fetched):
+    died = await stub.ReportDeath(broker_pb2.ReportDeathRequest(**named))
+    for answer in (registered, fetched, died):
         assert (answer.error.code, answer.generation) == (ErrorCode.INVALID_CONTROL_GENERATION, IDENTITY.generation)
     altered = await stub.AlterPartition(broker_pb2.AlterPartitionRequest(**named))
     assigned = await stub.AssignReplicasToDirs(broker_pb2.AssignReplicasToDirsRequest(**named))

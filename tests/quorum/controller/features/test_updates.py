@@ -14,11 +14,12 @@ from metadata_log.format.records import (
     METADATA_VERSION,
     FeatureLevel,
     FeatureRange,
+    Partition,
     PartitionChange,
     RegisterController,
     level_of,
 )
-from metadata_log.format.records.levels import RECORD_LEVELS
+from metadata_log.format.records.levels import FIELD_LEVELS, RECORD_LEVELS
 from metadata_log.image.delta import REPLAYS
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.features.described_features import described_features
@@ -263,8 +264,9 @@ def test_eligible_leaders_end_with_their_feature(field: str) -> None:
 
 
 def test_every_canonical_record_with_a_level_is_looked_for_before_a_downgrade() -> None:
-    """A new canonical record type has a row in ENTITIES, or a downgrade would lose its records silently."""
-    canonical = {kind for kind in RECORD_LEVELS if kind in REPLAYS and REPLAYS[kind].order is not None}
+    """A new canonical record type, or one with a new field, has a row in ENTITIES, or a downgrade would lose it silently."""
+    levelled = (set(RECORD_LEVELS) | set(FIELD_LEVELS)) - {Partition}
+    canonical = {kind for kind in levelled if kind in REPLAYS and REPLAYS[kind].order is not None}
     assert canonical == set(ENTITIES)
 
 
