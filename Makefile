@@ -28,7 +28,7 @@ BENCH_ARGS ?=
 SCALE_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos powercut model bench scale image-spike clean
+.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos powercut model bench scale agents image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -113,6 +113,9 @@ bench: $(VENV)  ## speed, side by side with etcd on this machine; then `make sca
 
 scale: $(VENV)  ## the figures of a cluster with millions of partitions; SCALE_ARGS="--partitions 200000 --topics 2000"
 	@$(BIN)/python -m benchmarks.scale $(SCALE_ARGS)
+
+agents: $(VENV)  ## the figures of a controller with 1,000 brokers; AGENTS_ARGS="--agents 200 --way streams"
+	@$(BIN)/python -m benchmarks.agents $(AGENTS_ARGS)
 
 image-spike: $(VENV)  ## memory and time of an image of PARTITIONS=2000000
 	@$(BIN)/python benchmarks/image_spike.py --partitions $(PARTITIONS)

@@ -87,6 +87,10 @@ class OurCluster:
         """The active controller's service."""
         return self._stubs[await self.leader()]
 
+    async def leader_target(self) -> str:
+        """`host:port` of the active controller."""
+        return self._targets[await self.leader()]
+
     async def pids(self) -> dict[str, int]:
         """The controllers' processes: the leader first, then its followers."""
         leader = self._cluster.layout.controllers[await self.leader()]

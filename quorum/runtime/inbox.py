@@ -13,8 +13,11 @@ With 64 changes in flight, the leader commits twice as many changes a second in 
 *A leader's flush that can commit nothing yet starts no turn either.* In step 2 the flush of leader 1 ends, too. No majority has
 record 40 before the fetch of step 3, and the turn of that fetch takes the end of the flush along (`flusher`).
 
-*Controllers and brokers never wait behind clients.* A leader that answers them late loses its leadership. So a turn takes their
-events first, and requests of clients only for a while.
+*Controllers and brokers never wait behind clients, and controllers never wait behind brokers.* A leader that answers controllers
+late loses its leadership. So a turn takes their events first, then some fetches of brokers, and requests of clients only for a
+while. Example with 1,000 brokers that were all answered in the moment before:
+    1. their next fetches arrive; a turn takes FETCHES_PER_TURN_MAX of them;
+    2. follower 2 fetches; the next turn takes this fetch first, and as many fetches of brokers again.
 """
 
 from collections import deque
@@ -23,10 +26,21 @@ from typing import TypeAlias
 
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.surroundings import Clock
-from quorum.runtime.protocol.world import Event, JobDone, LocalRead, Read, SkipWanted, SnapshotWanted, Submission
+from quorum.runtime.protocol.world import (
+    BrokerFetch,
+    Event,
+    JobDone,
+    LocalRead,
+    Read,
+    SkipWanted,
+    SnapshotWanted,
+    Submission,
+)
 
 ClientEvent: TypeAlias = Submission | Read | LocalRead | SnapshotWanted | SkipWanted
 
+FETCHES_PER_TURN_MAX = 64
+"""Maximum number of brokers' fetches that one turn takes; the rest waits for the next turn."""
 TURN_REQUESTS_MAX = 512
 """Maximum number of clients' requests that one turn takes; the rest wait for the next turn."""
 TURN_WORK_US_MAX = 5_000
@@ -46,13 +60,15 @@ class Inbox:
         self._flushes = flushes
         self._clock = clock
         self._events: deque[Event] = deque()
+        self._fetches: deque[BrokerFetch] = deque()
+        """Fetches of brokers; a turn takes them after `_events`."""
         self._requests: deque[ClientEvent] = deque()
-        """Requests of clients; a turn takes them after `_events`."""
+        """Requests of clients; a turn takes them last."""
 
     @property
     def needs_turn(self) -> bool:
-        """True if a turn must start now. Meant for the end of a turn, which may have left requests, or missed a flush."""
-        return bool(self._events or self._requests or (self._flushes and self.awaits_flush))
+        """True if a turn must start now. Meant for the end of a turn, which may have left some, or missed a flush."""
+        return bool(self._events or self._fetches or self._requests or (self._flushes and self.awaits_flush))
 
     @property
     def awaits_flush(self) -> bool:
@@ -66,11 +82,14 @@ class Inbox:
         if isinstance(event, ClientEvent):
             self._requests.append(event)
             return not (isinstance(event, Submission) and self._node.awaits_majority)
-        self._events.append(event)
+        if isinstance(event, BrokerFetch):
+            self._fetches.append(event)
+        else:
+            self._events.append(event)
         return True
 
     def take(self, began_us: int) -> Iterator[Event]:
-        """Yields the events of a turn: all from controllers and brokers, and as many requests of clients as there is time for.
+        """Yields the events of a turn: all of controllers, some of brokers, and as many requests of clients as there is time for.
 
         The turn began at the CPU time `began_us`.
         """
@@ -78,6 +97,8 @@ class Inbox:
             yield self._flushes.popleft()
         events, self._events = self._events, deque()
         yield from events
+        for _ in range(min(len(self._fetches), FETCHES_PER_TURN_MAX)):
+            yield self._fetches.popleft()
         if not self._requests:
             return
         log, looked_at = self._node.log, self._node.log.end

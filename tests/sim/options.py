@@ -120,6 +120,11 @@ class Options(NamedTuple):
     directory_loss_chance: float = 0.0
     """How often one of them fails, at each look of the data plane."""
 
+    wake_at_once: int = 32
+    """How many brokers are answered at the commit for which they wait, without a linger."""
+    answers_per_turn: int = 64
+    """How many waiting brokers a turn answers."""
+
     poison_every_ms: float = 0.0
     """How often a bug makes an active controller append a batch that nobody else can apply."""
 
@@ -162,6 +167,8 @@ class Options(NamedTuple):
             lease_ms=self.session_timeout_ms * 5 // 9,
             quorum_age_ms=self.session_timeout_ms * 2 // 9,
             apply_at_once_records=self.slice_changes,
+            broker_wake_at_once_max=self.wake_at_once,
+            broker_answers_per_turn_max=self.answers_per_turn,
             scrub_interval_ms=self.scrub_interval_ms,
         )
         assert not config.problems(), config.problems()
@@ -395,6 +402,13 @@ def _directories(drawn: Options, rng: random.Random) -> Options:
     return drawn._replace(directories=True, directory_loss_chance=rng.choice((0.03, 0.1, 0.3)))
 
 
+def _waves(drawn: Options, rng: random.Random) -> Options:
+    """A commit wakes the brokers in slices, as it wakes a thousand brokers. In the other runs all are answered at the commit."""
+    if drawn.brokers < 2 or rng.random() >= 0.4:
+        return drawn
+    return drawn._replace(wake_at_once=rng.choice((0, 1)), answers_per_turn=rng.choice((1, 2)))
+
+
 _LATER: Final = (
     _rot,
     _splits,
@@ -410,5 +424,6 @@ _LATER: Final = (
     _racks,
     _poisons,
     _directories,
+    _waves,
 )
 """One step after the other: a later one sees what the earlier ones have drawn."""

@@ -275,7 +275,7 @@ class ActiveController:
     # --- time and commits ------------------------------------------------------------------------------------------
 
     def fire_timers(self, now_ms: int) -> None:
-        """Refuses requests past their deadlines, answers waiting brokers, then decides at most one due command of its own."""
+        """Refuses requests past their deadlines, then decides at most one due command of its own."""
         self._now_ms = now_ms
         for waiting in self._waiting.expired(now_ms):
             self._world.reply(waiting.reply_to, Refused(ErrorCode.NOT_READY, EXPIRED))
@@ -285,7 +285,6 @@ class ActiveController:
         for late in (*self._follow_ups.late(now_ms), *self._transaction.late(now_ms)):
             assert late.waiting is not None
             self._world.reply(late.waiting, unknown_outcome(GOES_ON if late.is_begun else BEHIND_ANOTHER))
-        self._feed.fire_timers(now_ms)
         if self._follow_ups or self._transaction.is_open:
             return
         due = self._deciding.due(now_ms)
@@ -293,7 +292,7 @@ class ActiveController:
             self._decide(FollowUp(due, None, now_ms + INTERNAL_DEADLINE_MS))
 
     def settle(self, now_ms: int, wall_ms: int) -> None:
-        """Ends a turn: continues long decisions, answers callers with committed records, wakes brokers, marks a snapshot."""
+        """Ends a turn: continues long decisions, answers callers with committed records, then brokers, marks a snapshot."""
         self._now_ms = now_ms
         if not self._is_far_ahead:
             self._go_on_with_something()
@@ -371,6 +370,8 @@ class ActiveController:
 
     @property
     def has_more_to_do(self) -> bool:
+        if self._feed.has_more_to_do:
+            return True
         if self._is_far_ahead:
             return False  # the next commit is a turn
         if self._transaction.is_open:

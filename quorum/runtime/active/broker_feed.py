@@ -1,16 +1,20 @@
 """Answers the brokers' fetches on the active controller: with new records at once, or after a wait.
 
-*Each broker waits with one fetch, and all brokers wait for the next commit.* Up to WAKE_AT_ONCE_MAX brokers are answered at the
-commit. More brokers are answered together a little later, so that a burst of commits costs one answer for each broker. Example
-with 100 waiting brokers and `broker_linger_ms` = 20:
+*Each broker waits with one fetch, and all brokers wait for the next commit.* Up to `broker_wake_at_once_max` brokers are answered
+at the commit. More brokers are answered in a wave a little later, so that a burst of commits costs one answer for each broker. A
+wave has slices of `broker_answers_per_turn_max` answers, one in each turn. Between two turns the event loop sends the answers,
+and takes what has arrived. Example with 100 waiting brokers and `broker_linger_ms` = 20:
     1. a commit at 0 ms begins the linger; the commits at 5 ms and 12 ms follow;
-    2. at 20 ms each of the 100 brokers receives one answer with the batches of all three commits.
+    2. at 20 ms the wave begins: the 64 brokers that have waited longest receive one answer with the batches of all three commits;
+    3. a voter's fetch has arrived; the next turn answers the voter first, then the other 36 brokers.
+A commit during a wave begins a new linger. A broker that was answered, and waits again, is not in the rest of the wave.
 
 *Every answer carries the broker's standing*, and a lease if the broker may serve. The lease depends on the proposed image, too,
 not only on the committed image (`Controller.may_serve`): a broker whose fencing is decided gets no lease, even before the commit.
 """
 
 from dataclasses import replace
+from itertools import chain, islice
 
 from metadata_log.format.errors import CorruptLog, ErrorCode
 from metadata_log.format.ids import Epoch, Offset
@@ -21,9 +25,6 @@ from quorum.runtime.active.waiting_room import ParkedFetch, ParkedFetches
 from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, Refused
 from quorum.runtime.protocol.world import BrokerFetch, ReplyTo
-
-WAKE_AT_ONCE_MAX = 32
-"""Maximum number of waiting brokers that are answered at the commit; more brokers are answered together after a linger."""
 
 
 class BrokerFeed:
@@ -36,20 +37,24 @@ class BrokerFeed:
         self._controller = controller
         self._parked = ParkedFetches()
         self._epoch: Epoch = 0
-        self._woken_at: Offset = 0
-        """All records below this offset were offered to the waiting brokers."""
-        self._wake_deadline_ms: int | None = None
+        self._offered: Offset = 0
+        """Brokers that wait from below this offset are answered, a slice in each turn."""
+        self._wave_at_ms: int | None = None
+        """The end of the linger; None: no commit waits for it."""
+        self.has_more_to_do = False
+        """True if this turn may have left brokers without the answer that is due."""
 
     def begin(self, epoch: Epoch) -> None:
         """Starts to serve brokers in `epoch`."""
         self._epoch = epoch
-        self._woken_at = self._state.applied
+        self._offered = self._state.applied
 
     def end(self, refusal: Refused) -> None:
         """Answers every waiting fetch with `refusal`, because the leadership has ended."""
-        for parked in self._parked.wake_all():
+        for parked in self._parked.drain():
             self._world.reply(parked.reply_to, refusal)
-        self._wake_deadline_ms = None
+        self._wave_at_ms = None
+        self.has_more_to_do = False
 
     def serve(self, event: BrokerFetch, now_ms: int) -> None:
         """Answers a fetch with new records or with another position to fetch from; otherwise the fetch waits."""
@@ -127,27 +132,28 @@ class BrokerFeed:
     # --- waking ----------------------------------------------------------------------------------------------------
 
     def settle(self, now_ms: int) -> bool:
-        """Answers the waiting brokers, now or after a linger, if new records are committed. True if new records are committed."""
-        if self._state.applied <= self._woken_at:
-            return False
-        if len(self._parked) <= WAKE_AT_ONCE_MAX:
-            self._wake()
-        elif self._wake_deadline_ms is None:
-            self._wake_deadline_ms = now_ms + self._config.broker_linger_ms
-        return True
+        """Ends a turn: answers a slice of the brokers that have waited for a commit, or as long as they wanted.
 
-    def fire_timers(self, now_ms: int) -> None:
-        """Answers fetches past their deadline without records; after a linger, answers all fetches."""
-        for parked in self._parked.expired(now_ms):
+        True if the waiting brokers were not offered all that is committed when the turn ended.
+        """
+        has_news = self._state.applied > self._offered
+        if has_news and len(self._parked) <= self._config.broker_wake_at_once_max:
+            self._begin_wave()
+        elif has_news and self._wave_at_ms is None:
+            self._wave_at_ms = now_ms + self._config.broker_linger_ms
+        if self._wave_at_ms is not None and self._wave_at_ms <= now_ms:
+            self._begin_wave()
+        due = chain(self._parked.below(self._offered), self._parked.expired(now_ms))
+        slice_max, answered = self._config.broker_answers_per_turn_max, 0
+        for parked in islice(due, slice_max):
             self._answer(parked)
-        if self._wake_deadline_ms is not None and self._wake_deadline_ms <= now_ms:
-            self._wake()
+            answered += 1
+        self.has_more_to_do = answered == slice_max
+        return has_news
 
-    def _wake(self) -> None:
-        self._wake_deadline_ms = None
-        self._woken_at = self._state.applied
-        for parked in self._parked.wake_all():
-            self._answer(parked)
+    def _begin_wave(self) -> None:
+        self._wave_at_ms = None
+        self._offered = self._state.applied
 
     def next_deadline_ms(self) -> int | None:
-        return soonest(self._parked.deadlines.next_ms(), self._wake_deadline_ms)
+        return soonest(self._parked.deadlines.next_ms(), self._wave_at_ms)

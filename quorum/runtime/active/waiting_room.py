@@ -3,13 +3,13 @@ decision waits for its next turn, and brokers' fetches wait for new records. (An
 """
 
 import heapq
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NodeId, Uuid
+from metadata_log.format.ids import NodeId, Offset, Uuid
 from quorum.controller.protocol.commands import Command
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.protocol.requests import MetadataFetch, Refused
@@ -69,36 +69,53 @@ class ParkedFetch:
 
 
 class ParkedFetches:
-    """The waiting fetches, at most a single fetch of each broker. All wait for the next commit."""
+    """The waiting fetches, at most a single fetch of each broker, in the order of their arrival.
+
+    A fetch waits only if the broker has all that is applied, and the applied offset never decreases. So the offsets of
+    the fetches never decrease in this order, and a commit wakes the first ones. Example:
+        1. brokers 101 and 102 wait from offset 40; a commit ends at 41, and broker 101 is answered;
+        2. broker 101 fetches from 41, and waits behind broker 102;
+        3. the wave that offers the records below 41 ends with broker 102; broker 101 waits for the next commit.
+    """
 
     def __init__(self) -> None:
         self.deadlines: Deadlines[ParkedFetch] = Deadlines()
-        self._by_broker: dict[NodeId, ParkedFetch] = {}
+        self._by_broker: OrderedDict[NodeId, ParkedFetch] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._by_broker)
 
     def park(self, parked: ParkedFetch) -> ParkedFetch | None:
         """Adds a fetch. Returns the broker's earlier waiting fetch, if any: the caller must answer that fetch now, empty."""
-        earlier = self._by_broker.get(parked.fetch.broker_id)
+        earlier = self._by_broker.pop(parked.fetch.broker_id, None)
         if earlier is not None:
             earlier.done = True
         self._by_broker[parked.fetch.broker_id] = parked
         self.deadlines.add(parked, parked.deadline_ms)
         return earlier
 
-    def wake_all(self) -> list[ParkedFetch]:
-        parked = list(self._by_broker.values())
-        for one in parked:
-            one.done = True
-        self._by_broker.clear()
-        self.deadlines.clear()
-        return parked
+    def below(self, offset: Offset) -> Iterator[ParkedFetch]:
+        """Yields and removes the fetches from below `offset`, oldest first."""
+        while self._by_broker:
+            broker_id, oldest = next(iter(self._by_broker.items()))
+            if oldest.fetch.offset >= offset:
+                return
+            del self._by_broker[broker_id]
+            oldest.done = True
+            yield oldest
 
     def expired(self, now_ms: int) -> Iterator[ParkedFetch]:
+        """Yields and removes the fetches whose deadline has passed."""
         for parked in self.deadlines.expired(now_ms):
             del self._by_broker[parked.fetch.broker_id]
             yield parked
+
+    def drain(self) -> list[ParkedFetch]:
+        """Returns and removes all fetches, because the leadership has ended."""
+        parked = list(self._by_broker.values())
+        self._by_broker.clear()
+        self.deadlines.clear()
+        return parked
 
 
 ClientRequest: TypeAlias = Submission | Read | SnapshotWanted

@@ -35,6 +35,10 @@ class NodeConfig(NamedTuple):
     quorum_age_ms: int = 2_000
     broker_linger_ms: int = 20
     """How long new records are held back while many brokers wait, so that a burst of commits wakes the brokers once."""
+    broker_wake_at_once_max: int = 32
+    """Maximum number of waiting brokers that are answered at the commit; more brokers are answered after the linger."""
+    broker_answers_per_turn_max: int = 64
+    """Maximum number of waiting brokers that a turn answers, because of a commit or because they have waited long enough."""
     fetch_wait_max_ms: int = 5_000
     """Maximum time that a broker's fetch waits for new records."""
     apply_at_once_records: int = 100

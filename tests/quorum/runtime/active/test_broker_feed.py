@@ -1,7 +1,6 @@
 """Brokers that wait for news, and what has become of the log when it comes."""
 
 from metadata_log.format.ids import NodeId
-from quorum.runtime.active.broker_feed import WAKE_AT_ONCE_MAX
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import FetchResult, MetadataFetch, MetadataFetched
 from quorum.runtime.protocol.world import BrokerFetch, ReplyTo, SnapshotWanted
@@ -58,7 +57,7 @@ def test_many_who_wait_are_sent_to_the_snapshot_if_retention_has_dropped_what_th
     lone = LoneNode(formatted_disk(voters_of([1])), config)
     lone.run_until_idle()
     node = lone.node
-    brokers = {broker_id: register(lone, broker_id) for broker_id in range(WAKE_AT_ONCE_MAX + 1)}
+    brokers = {broker_id: register(lone, broker_id) for broker_id in range(config.broker_wake_at_once_max + 1)}
     for broker_id, broker_epoch in brokers.items():
         fetch(lone, broker_id, broker_epoch, max_wait_ms=0)  # this contact unfences it
     waiting = [fetch(lone, broker_id, broker_epoch, max_wait_ms=10_000) for broker_id, broker_epoch in brokers.items()]
