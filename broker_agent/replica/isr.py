@@ -24,7 +24,8 @@ The answer decides the next step, by its code:
 | INVALID_REQUEST, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION | the same |
 | any other code, or no answer | the proposal may have been written: the leader sends it again |
 
-The sender has one request in flight, and sends the next only after an earlier one can no longer arrive.
+The sender calls `NO_ANSWER` only a request that can no longer arrive. Otherwise a late request could be written after a later one
+was refused, and its new member would not count. A request of an earlier partition epoch may arrive at any time: it is refused.
 """
 
 from collections.abc import Mapping
