@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeAlias, TypeVar
 
 from broker_agent.publishing.assignments import (
-    Assignment,
     AssignmentNews,
     AssignmentTable,
     ResumePoint,
@@ -60,10 +59,8 @@ class AssignmentFeed:
             )
             table.add(after.offset, changed)
         elif self._is_current(after):
-            all_of_them: list[Assignment] = await _computed(
-                lambda: [*all_assignments(after, broker_id)], after.partition_count > SMALL
-            )
-            table.begin(update.generation, after.offset, all_of_them)
+            found = await _computed(lambda: all_assignments(after, broker_id), after.partition_count > SMALL)
+            table.begin(update.generation, after.offset, found)
         else:
             return
         self._wake()

@@ -48,7 +48,7 @@ class Broker:
             delta.replay(broker(broker_id), 0)
         self.image = delta.finish(NOWHERE)
         self.table = AssignmentTable(deletions_max)
-        self.table.begin(1, 0, ())
+        self.table.begin(1, 0, {})
 
     def write(self, *records: MetadataRecord) -> None:
         delta = MetadataDelta(self.image)
@@ -139,7 +139,7 @@ def test_a_new_generation_begins_with_the_whole_set_and_deletes_nothing() -> Non
     """A history that was recovered without a majority may lack a topic by accident: an operator decides about its data."""
     me = Broker()
     me.write(Topic("orders", ORDERS), partition(0, (1, 2), 1))
-    me.table.begin(2, 1, ())
+    me.table.begin(2, 1, {})
     reading = me.table.after(ResumePoint(1, 2))
     assert reading is not None and [drawn(each) for each in reading.news] == ["WholeSet of 0 at 1"]
 
