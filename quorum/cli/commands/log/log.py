@@ -52,8 +52,9 @@ log.add_command(skip_batch)
 def dump(options: Options, paths: tuple[Path, ...], print_data: bool, from_offset: int, to_offset: int | None) -> None:
     """Shows what is in segments and snapshots, without a running node.
 
-    PATHS are files, `@metadata` directories or nodes' data directories. Damage is shown at its place, and reading goes on
-    after it; then the exit code is 10. Offsets in a snapshot count the snapshot's own records.
+    PATHS are files, `@metadata` directories, nodes' data directories, or directories of replicas of partitions. Damage is
+    shown at its place, and reading goes on after it; then the exit code is 10. Offsets in a snapshot count the snapshot's
+    own records.
 
     \b
     $ quorumctl log dump /var/lib/metaquorum/controller --print-data --from-offset 1000

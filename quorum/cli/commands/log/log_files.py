@@ -9,22 +9,33 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from metadata_log.format.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, batch_length, decode, verify_chain
+from metadata_log.format.batch import (
+    BATCH_BYTES_MAX,
+    DATA_FORMAT_VERSION,
+    HEADER_BYTES,
+    Batch,
+    batch_length,
+    decode,
+    verify_chain,
+)
 from metadata_log.format.codec import decode_batch, record_to_json
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.record_rows import rows_of as rows_of_batch
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, unpack_header
+from quorum.cli.commands.log.data_rows import data_rows, producer_of
 from snapshots.format import FIRST_CHAIN
 
 _WINDOW_BYTES: Final = 4 << 20
-_BATCH_BEGINNINGS: Final = (b"\x01\x00\x00\x00", b"\x01\x01\x00\x00")
+_BATCH_BEGINNINGS: Final = (b"\x01\x00\x00\x00", b"\x01\x01\x00\x00", b"\x02\x00\x00\x00")
 """Format version, flags and reserved bytes: the reader looks for them behind damage."""
 
 Row = dict[str, Any]
 
 
 def files_of(path: Path) -> list[Path]:
-    """The segments and snapshots that `path` stands for: a file, an `@metadata` directory, or a node's directory."""
+    """The segments and snapshots that `path` stands for: a file, or an `@metadata` directory, or the directory of a node or of a
+    replica.
+    """
     if path.is_file():
         return [path]
     inner = path / "@metadata"
@@ -124,6 +135,8 @@ def _row(path: Path, position: int, batch: Batch, chain: bytes, *, with_records:
         "chain": batch.chain.hex(),
         "chain_is_valid": verify_chain(batch, chain) if chain else None,
     }
+    if batch.format_version == DATA_FORMAT_VERSION:
+        return row | _data_row(batch, with_records=with_records)
     if with_records:
         try:
             records = decode_batch(batch)
@@ -133,3 +146,12 @@ def _row(path: Path, position: int, batch: Batch, chain: bytes, *, with_records:
         except LogFormatError as e:
             row["records"], row["reason"] = [each._asdict() for each in rows_of_batch(batch)], str(e)
     return row
+
+
+def _data_row(batch: Batch, *, with_records: bool) -> Row:
+    """What the row of a data batch has besides: the producer, and the records if wanted."""
+    try:
+        row: Row = {"producer": producer_of(batch)}
+        return {**row, "records": data_rows(batch)} if with_records else row
+    except LogFormatError as e:
+        return {"records": [], "reason": str(e)}
