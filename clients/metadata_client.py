@@ -11,8 +11,8 @@ sends other requests to the brokers reports these with `requests_to`, so that th
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from clients.errors import MetadataError
@@ -200,7 +200,7 @@ class MetadataClient:
                     if node is None:
                         break
                     try:
-                        async with self.requests_to(node.node_id):
+                        with self.requests_to(node.node_id):
                             return await call(node)
                     except MetadataProblem as e:
                         last = e.problem
@@ -239,8 +239,8 @@ class MetadataClient:
             self._wake.set()
         return is_later
 
-    @asynccontextmanager
-    async def requests_to(self, node_id: NodeId) -> AsyncIterator[None]:
+    @contextmanager
+    def requests_to(self, node_id: NodeId) -> Iterator[None]:
         """Counts a request to a broker as in flight inside of the block: the least loaded broker is asked for metadata."""
         self._nodes.sent(node_id)
         try:

@@ -340,7 +340,7 @@ async def test_the_broker_with_the_fewest_requests_in_flight_is_asked() -> None:
     async with world() as all_:
         await settle()
         for busy, free in (((1, 2), "b3"), ((2, 3), "b1"), ((1, 3), "b2")):
-            async with all_.client.requests_to(busy[0]), all_.client.requests_to(busy[1]):
+            with all_.client.requests_to(busy[0]), all_.client.requests_to(busy[1]):
                 all_.client.request_update()
                 await all_.clock.run(1_200)
                 assert all_.brokers.hosts[-1] == free
