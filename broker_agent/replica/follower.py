@@ -7,7 +7,7 @@ its flush, or on a truncation, no fetch leaves. Answers, and the follower's reac
 |---|---|
 | batches | append them, flush, and fetch from the new end |
 | a point of divergence | truncate to the common point, and fetch again (see `divergence`) |
-| OFFSET_OUT_OF_RANGE | drop the log, and begin at the leader's log start |
+| OFFSET_OUT_OF_RANGE, or a point of divergence below the own log start | drop the log, and begin at the leader's log start |
 | FENCED_LEADER_EPOCH | wait for newer metadata: another leader epoch has begun |
 | UNKNOWN_LEADER_EPOCH | ask again later: the leader's broker has not read the metadata yet |
 | any other error | ask again later |
@@ -53,7 +53,7 @@ class LogStart(NamedTuple):
 
 
 class PartitionAnswer(NamedTuple):
-    """The leader's answer for one partition. `begin_at` comes with OFFSET_OUT_OF_RANGE."""
+    """The leader's answer for one partition. `begin_at` comes with OFFSET_OUT_OF_RANGE, and with `diverged`."""
 
     error: ErrorCode = ErrorCode.NONE
     high_watermark: Offset = 0
@@ -119,6 +119,8 @@ class BeginAt:
     """Effect: drop the whole log, begin an empty log at the leader's start, and then call `log_changed`."""
 
     start: LogStart
+    below_high_watermark: bool
+    """True if committed records are dropped, as in `TruncateLog`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +212,7 @@ class PartitionFollower:
             self.awaits_metadata = answer.error is ErrorCode.FENCED_LEADER_EPOCH
             return Progress.FAILED, []
         if answer.diverged is not None:
-            return self._diverged(answer.diverged)
+            return self._diverged(answer.diverged, answer.begin_at)
         return self._agreed(answer)
 
     def _awaits(self, asked: PartitionFetch) -> bool:
@@ -229,8 +231,11 @@ class PartitionFollower:
         self._log_works = True
         return Progress.DATA, [*effects, AppendBatches(answer.batches)]
 
-    def _diverged(self, diverged: OffsetAndEpoch) -> tuple[Progress, FollowerEffects]:
-        end = truncation_point(self.shape, diverged)
+    def _diverged(self, diverged: OffsetAndEpoch, begin_at: LogStart | None) -> tuple[Progress, FollowerEffects]:
+        end, start = truncation_point(self.shape, diverged), self.shape.start.offset
+        if begin_at is not None and (end < start or self.shape.end == start):
+            # The logs part below this log's start, so nothing of this log may stay: an unclean election has dropped records.
+            return self._begin_at(begin_at)
         if end >= self.shape.end:
             return Progress.FAILED, []  # the leader contradicts itself; a truncation would make no progress
         self._log_works = True
@@ -243,8 +248,9 @@ class PartitionFollower:
 
     def _begin_at(self, start: LogStart) -> tuple[Progress, FollowerEffects]:
         self._log_works = True
+        below = start.offset < self.high_watermark
         self._forget_above(start.offset)
-        return Progress.NOTHING_NEW, [BeginAt(start)]
+        return Progress.NOTHING_NEW, [BeginAt(start, below)]
 
     def _forget_above(self, end: Offset) -> None:
         self.high_watermark = min(self.high_watermark, end)

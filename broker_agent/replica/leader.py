@@ -132,17 +132,25 @@ class PartitionLeader:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return ErrorCode.NONE
 
-    def appended(self, shape: LogShape, token: int, acks: Acks, deadline_ms: int, now_ms: int) -> LeaderEffects:
-        """Note that a write's records were appended, up to `shape.end`. `ProduceDone(token)` follows, unless acks is 0."""
+    def appended(
+        self, shape: LogShape, end: Offset, token: int, acks: Acks, deadline_ms: int, now_ms: int
+    ) -> LeaderEffects:
+        """Note that a write's records are in the log, below `end`. `ProduceDone(token)` follows, unless acks is 0.
+
+        A repeated write has the `end` of its first time, and may be done at once.
+        """
+        assert end <= shape.end, "the records are in the log"
         if acks is not Acks.NONE:
-            self._purgatory.wait(token, shape.end, acks, deadline_ms)
+            self._purgatory.wait(token, end, acks, deadline_ms)
         return self.log_changed(shape, now_ms)
 
     def log_changed(self, shape: LogShape, now_ms: int) -> LeaderEffects:
         """Note the new shape of the log after an append, a flush, or a new log start."""
         assert shape.end >= self.shape.end, "a leader never truncates"
         self.shape = shape
-        return [*self._purgatory.reached(Acks.LEADER, shape.flushed_end, ErrorCode.NONE), *self._advance(now_ms)]
+        moved = self._advance(now_ms)
+        done = self._purgatory.reached(Acks.LEADER, shape.flushed_end, ErrorCode.NONE)
+        return [*moved, *done, *self._acknowledge()]
 
     def resign(self) -> LeaderEffects:
         """End the leadership: all writes that wait are answered. The object must not be used any more."""
@@ -234,9 +242,13 @@ class PartitionLeader:
         if reached is None or reached <= self.high_watermark:
             return []
         self.high_watermark = reached
+        return [LeaderHighWatermarkMoved(reached), *self._acknowledge()]
+
+    def _acknowledge(self) -> list[ProduceDone]:
+        """End the writes with acks=all below the high watermark."""
         enough = len(self.isr.maximal) >= self.min_isr
         code = ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return [LeaderHighWatermarkMoved(reached), *self._purgatory.reached(Acks.ALL, reached, code)]
+        return self._purgatory.reached(Acks.ALL, self.high_watermark, code)
 
     def _committed_end(self, now_ms: int) -> Offset | None:
         """The least durable end that counts; None if an end is not known, or the ISR is too small."""

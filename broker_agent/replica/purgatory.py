@@ -12,10 +12,9 @@ Example: leader 1 of the ISR 1,2 with min.insync.replicas 2.
        acknowledged to nobody. A write that times out while the ISR is large enough gets REQUEST_TIMED_OUT.
     5. A leader that resigns answers NOT_LEADER_OR_FOLLOWER to all writes that wait.
 
-An idempotent producer repeats such a write without duplicates.
+An idempotent producer repeats such a write without duplicates. The repeated write appends nothing, and waits for the old offsets.
 """
 
-from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum, unique
 from heapq import heappop, heappush
@@ -42,10 +41,11 @@ class ProduceDone:
 
 
 class Purgatory:
-    """The waiting writes of one leadership, in the order of their offsets."""
+    """The waiting writes of one leadership."""
 
     def __init__(self) -> None:
-        self._queues: dict[Acks, deque[tuple[Offset, int]]] = {Acks.LEADER: deque(), Acks.ALL: deque()}
+        self._ends: dict[Acks, list[tuple[Offset, int]]] = {Acks.LEADER: [], Acks.ALL: []}
+        """Heaps of the ends and tokens of the writes."""
         self._deadlines: list[tuple[int, int]] = []
         self._waiting: dict[int, Acks] = {}
 
@@ -53,20 +53,18 @@ class Purgatory:
         return len(self._waiting)
 
     def wait(self, token: int, end: Offset, acks: Acks, deadline_ms: int) -> None:
-        """Add a write whose records end at `end`. Its caller has appended the records."""
+        """Add a write whose records end at `end`. Its caller has appended the records, now or before."""
         assert acks is not Acks.NONE, "a write with acks=0 has no answer to wait for"
         assert token not in self._waiting, f"write {token} waits already"
-        queue = self._queues[acks]
-        assert not queue or queue[-1][0] <= end, "writes wait in the order of the log"
-        queue.append((end, token))
+        heappush(self._ends[acks], (end, token))
         self._waiting[token] = acks
         heappush(self._deadlines, (deadline_ms, token))
 
     def reached(self, acks: Acks, offset: Offset, code: ErrorCode) -> list[ProduceDone]:
         """End the writes of this kind whose records are below `offset`."""
-        queue, done = self._queues[acks], []
-        while queue and queue[0][0] <= offset:
-            _, token = queue.popleft()
+        ends, done = self._ends[acks], []
+        while ends and ends[0][0] <= offset:
+            _, token = heappop(ends)
             if self._waiting.pop(token, None) is not None:
                 done.append(ProduceDone(token, code))
         return done
@@ -84,8 +82,8 @@ class Purgatory:
     def fail(self, code: ErrorCode) -> list[ProduceDone]:
         """End all writes that wait."""
         done = [ProduceDone(token, code) for token in self._waiting]
-        for queue in self._queues.values():
-            queue.clear()
+        for ends in self._ends.values():
+            ends.clear()
         self._deadlines.clear()
         self._waiting.clear()
         return done

@@ -167,7 +167,7 @@ class Broker:
             records = {new.base_offset + at: (new.epoch, value) for at, value in enumerate(values)}
             self.waiting[token] = records
         now_ms = self.cluster.now_ms
-        self.lead(leader.appended(self.log.shape, token, acks, now_ms + 2_000, now_ms))
+        self.lead(leader.appended(self.log.shape, self.log.end, token, acks, now_ms + 2_000, now_ms))
         assert self.watch is not None
         self.watch.appended(now_ms)
 

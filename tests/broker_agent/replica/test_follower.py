@@ -129,12 +129,25 @@ def test_a_point_of_divergence_above_the_own_end_is_refused() -> None:
     assert it.is_active
 
 
+def test_a_divergence_below_the_own_log_start_begins_at_the_leaders() -> None:
+    """An unclean election: the leader's log parts from this one where this log has nothing any more, or is empty."""
+    start = LogStart(2, 1, b"chain")
+    for log in (shape_of(start=OffsetAndEpoch(9, 4)), shape_of(batch(9, 4, "a"), start=OffsetAndEpoch(9, 4))):
+        it = PartitionFollower(1, 5, log, 9)
+        answer = PartitionAnswer(diverged=OffsetAndEpoch(7, 4), begin_at=start)
+        assert it.answered(it.next_fetch(), answer) == (
+            Progress.NOTHING_NEW,
+            [BeginAt(start, below_high_watermark=True)],
+        )
+        assert it.high_watermark == 2
+
+
 def test_an_offset_out_of_range_begins_at_the_leaders_log_start() -> None:
     """The leader has deleted the records that the follower needs."""
     it = follower(1, known=1)
     start = LogStart(9, 4, b"chain")
     answer = PartitionAnswer(E.OFFSET_OUT_OF_RANGE, begin_at=start)
-    assert it.answered(it.next_fetch(), answer) == (Progress.NOTHING_NEW, [BeginAt(start)])
+    assert it.answered(it.next_fetch(), answer) == (Progress.NOTHING_NEW, [BeginAt(start, below_high_watermark=False)])
     assert it.log_changed(shape_of(start=OffsetAndEpoch(9, 4))) == [FollowerHighWatermarkMoved(9)]
     assert it.next_fetch() == PartitionFetch(9, 5, 4)
 

@@ -46,13 +46,16 @@ class Leadership:
         self.now_ms = now_ms
         return self
 
-    def write(self, count: int = 1, *, acks: Acks = Acks.ALL, flush: bool = True, wait_ms: int = 10_000) -> int:
-        """The leader appends a write of some records; returns its token."""
+    def write(
+        self, count: int = 1, *, acks: Acks = Acks.ALL, flush: bool = True, wait_ms: int = 10_000, end: int = 0
+    ) -> int:
+        """The leader appends a write of some records; `end` is that of a repeated write. Returns the write's token."""
         self.token += 1
         flushed = len(self.epochs)
         self.epochs += [5] * count
         shape = run(*self.epochs, flushed=flushed)
-        self.effects = self.leader.appended(shape, self.token, acks, self.now_ms + wait_ms, self.now_ms)
+        deadline_ms = self.now_ms + wait_ms
+        self.effects = self.leader.appended(shape, end or shape.end, self.token, acks, deadline_ms, self.now_ms)
         if flush:
             self.effects += self.leader.log_changed(run(*self.epochs), self.now_ms)
         return self.token
@@ -464,6 +467,23 @@ def test_writes_are_done_in_the_order_of_the_log() -> None:
     assert it.done == [(first, E.NONE)]
     it.fetch(2, 5)
     assert it.done == [(second, E.NONE)]
+
+
+def test_a_repeated_write_waits_for_its_old_offsets() -> None:
+    """The producer did not get the first answer. The records may be committed already, or may still wait."""
+    it = Leadership((1, 2))
+    it.write(2)
+    it.write(2)
+    it.fetch(2, 2)
+    old = it.write(0, end=2)
+    assert it.done == [(old, E.NONE)]
+    waiting = it.write(0, end=4)
+    later = it.write(1)
+    assert it.done == []
+    it.fetch(2, 5)
+    assert it.done == [(2, E.NONE), (waiting, E.NONE), (later, E.NONE)]
+    done = it.write(0, end=4, acks=Acks.LEADER)
+    assert it.done == [(done, E.NONE)]
 
 
 def test_a_write_with_one_ack_is_done_with_the_leaders_flush() -> None:
