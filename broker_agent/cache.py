@@ -57,6 +57,8 @@ class PartitionInfo(NamedTuple):
     elr: tuple[NodeId, ...] = ()
     """Eligible leader replicas (KIP-966)."""
     last_known_elr: tuple[NodeId, ...] = ()
+    partition_epoch: int = 0
+    """Grows with each change of the partition, also of its ISR."""
 
 
 class TopicHead(NamedTuple):
@@ -151,11 +153,13 @@ class MetadataView:
             yield self._info(number, state, listener)
 
     def _info(self, partition: int, state: PartitionState, listener: str) -> PartitionInfo:
-        replicas, isr, _, _, leader, _, leader_epoch, _, directories, elr, last_known_elr = state
+        replicas, isr, _, _, leader, _, leader_epoch, epoch, directories, elr, last_known_elr = state
         error = self._leader_error(leader, listener)
         leader_id = None if leader == NO_LEADER else leader
         offline = self._offline(replicas, directories)
-        return PartitionInfo(partition, error, leader_id, leader_epoch, replicas, isr, offline, elr, last_known_elr)
+        return PartitionInfo(
+            partition, error, leader_id, leader_epoch, replicas, isr, offline, elr, last_known_elr, epoch
+        )
 
     def _leader_error(self, leader: NodeId, listener: str) -> ErrorCode:
         registration = self.alive_brokers().get(leader)

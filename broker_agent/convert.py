@@ -234,4 +234,5 @@ def partition(info: PartitionInfo) -> client_pb2.PartitionMetadata:
         offline_replicas=info.offline_replicas,
         elr=info.elr,
         last_known_elr=info.last_known_elr,
+        partition_epoch=info.partition_epoch,
     )

@@ -29,7 +29,7 @@ SLICE_PARTITIONS: Final = 256
 CURSOR_NAME_CHARS_MAX: Final = TOPIC_NAME_CHARS_MAX + 1
 """Maximum length of a topic name in a cursor. A requested name may be longer than any topic's name: the cursor has its
 beginning."""
-_PARTITION_BYTES: Final = 48
+_PARTITION_BYTES: Final = 59
 _REPLICA_BYTES: Final = 5
 """Maximum number of bytes on the wire for a partition's own fields, and for an id in one of its lists."""
 _REPLICAS_PER_UNIT: Final = 8

@@ -92,6 +92,7 @@ def test_eligible_leaders_are_told_with_their_partition() -> None:
     assert (info.leader_id, info.isr, info.elr, info.last_known_elr) == (None, (), (2, 3), (1,))
     told = convert.partition(info)
     assert (list(told.elr), list(told.last_known_elr)) == ([2, 3], [1])
+    assert told.partition_epoch == info.partition_epoch == 1
 
 
 def test_why_a_leader_cannot_be_reached_is_told_apart() -> None:
@@ -199,7 +200,7 @@ def twin(image: MetadataImage, listener: str) -> dict[str, Any]:
             partitions[names[each.topic_id], each.partition] = (
                 error,
                 each.leader,
-                each.leader_epoch,
+                (each.leader_epoch, each.partition_epoch),
                 each.isr,
                 offline,
             )
@@ -213,7 +214,8 @@ def as_told(view: MetadataView, listener: str) -> dict[str, Any]:
         assert head is not None and head.partition_count == len(told)
         for each in told:
             leader = NO_LEADER if each.leader_id is None else each.leader_id
-            partitions[name, each.partition] = (each.error, leader, each.leader_epoch, each.isr, each.offline_replicas)
+            epochs = (each.leader_epoch, each.partition_epoch)
+            partitions[name, each.partition] = (each.error, leader, epochs, each.isr, each.offline_replicas)
             assert view.partition_info(name, each.partition, listener) == each
     nodes = {node.broker_id: (node.host, node.port) for node in view.alive_nodes(listener)}
     return {"topics": [*view.all_topics()], "nodes": nodes, "partitions": partitions}

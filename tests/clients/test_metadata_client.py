@@ -133,12 +133,10 @@ class FakeBrokers:
 class World:
     """A client, its clock and its brokers."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, bootstrap: str = "boot:9092", **options: Any) -> None:
         self.clock = FakeClock()
         self.brokers = FakeBrokers(self.clock)
-        self.client = MetadataClient(
-            "boot:9092", calls=self.brokers, clock=self.clock, dice=random.Random(7), **options
-        )
+        self.client = MetadataClient(bootstrap, calls=self.brokers, clock=self.clock, dice=random.Random(7), **options)
 
     def waits(self, topic: str, partition: int | None = None, max_wait_s: float = 60) -> asyncio.Task[Any]:
         return asyncio.ensure_future(self.client.wait_for(topic, partition, max_wait_s))
@@ -373,6 +371,23 @@ async def test_a_client_whose_brokers_are_all_gone_begins_again_with_the_bootstr
         await all_.waits("orders")
         assert sorted(all_.brokers.hosts[1:4]) == ["b1", "b2", "b3"]
         assert all_.brokers.hosts[4] == "boot"
+
+
+async def test_a_name_that_cannot_be_resolved_keeps_no_client_from_starting() -> None:
+    """KIP-909. The client asks the other address at once; a client with no other address finds the brokers when the name is
+    there."""
+    unknown = Problem(ProblemKind.NOT_CONNECTED, ErrorCode.BROKER_NOT_AVAILABLE, "its name cannot be resolved")
+    for addresses in ("nowhere:9092", "nowhere:9092,boot:9092"):
+        made = World(bootstrap=addresses)
+        async with made.client:
+            made.brokers.broken["nowhere"] = unknown
+            made.brokers.create("orders")
+            wait = made.waits("orders")
+            await made.clock.run(300)
+            assert wait.done() == ("boot" in addresses)
+            del made.brokers.broken["nowhere"]
+            await made.clock.run(1_000)
+            await wait
 
 
 async def test_while_nobody_can_be_reached_attempts_become_rarer() -> None:

@@ -26,7 +26,7 @@ from quorum_rpc.v1 import broker_pb2 as quorum__rpc_dot_v1_dot_broker__pb2
 from quorum_rpc.v1 import common_pb2 as quorum__rpc_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aquorum_rpc/v1/client.proto\x12\rquorum_rpc.v1\x1a\x1aquorum_rpc/v1/broker.proto\x1a\x1aquorum_rpc/v1/common.proto\"\xca\x01\n\x0fMetadataRequest\x12)\n\x06topics\x18\x01 \x01(\x0b\x32\x19.quorum_rpc.v1.TopicNames\x12\x10\n\x08listener\x18\x02 \x01(\t\x12\x12\n\nmin_offset\x18\x03 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\x0c\x12\x11\n\tpage_size\x18\x06 \x01(\x05\x12*\n\ttopic_ids\x18\x07 \x01(\x0b\x32\x17.quorum_rpc.v1.TopicIds\"D\n\x0eMetadataCursor\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x10\n\x08topic_id\x18\x03 \x01(\x0c\"\x1b\n\nTopicNames\x12\r\n\x05names\x18\x01 \x03(\t\"\x17\n\x08TopicIds\x12\x0b\n\x03ids\x18\x01 \x03(\x0c\"Q\n\x04Node\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x11\n\x04rack\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x07\n\x05_rack\"\xe5\x01\n\x11PartitionMetadata\x12#\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x14.quorum_rpc.v1.Error\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x16\n\tleader_id\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x03\x12\x10\n\x08replicas\x18\x05 \x03(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x12\x18\n\x10offline_replicas\x18\x07 \x03(\x05\x12\x0b\n\x03\x65lr\x18\x08 \x03(\x05\x12\x16\n\x0elast_known_elr\x18\t \x03(\x05\x42\x0c\n\n_leader_id\"\xb8\x01\n\rTopicMetadata\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.quorum_rpc.v1.Error\x12\x10\n\x08topic_id\x18\x03 \x01(\x0c\x12\x13\n\x0bis_internal\x18\x04 \x01(\x08\x12\x34\n\npartitions\x18\x05 \x03(\x0b\x32 .quorum_rpc.v1.PartitionMetadata\x12\x17\n\x0fpartition_count\x18\x06 \x01(\x05\"\x8e\x02\n\x10MetadataResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x14.quorum_rpc.v1.Error\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x14\n\x0c\x61s_of_offset\x18\x03 \x01(\x03\x12\x1a\n\rcontroller_id\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\"\n\x05nodes\x18\x05 \x03(\x0b\x32\x13.quorum_rpc.v1.Node\x12,\n\x06topics\x18\x06 \x03(\x0b\x32\x1c.quorum_rpc.v1.TopicMetadata\x12\x12\n\ngeneration\x18\x07 \x01(\x03\x12\x17\n\x0fnext_page_token\x18\x08 \x01(\x0c\x42\x10\n\x0e_controller_id\"\x15\n\x13\x42rokerStatusRequest\"\x98\x02\n\x14\x42rokerStatusResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\x0c\x12)\n\x05state\x18\x04 \x01(\x0e\x32\x1a.quorum_rpc.v1.BrokerState\x12\x14\n\x0clease_lapsed\x18\x05 \x01(\x08\x12\x16\n\x0e\x61pplied_offset\x18\x06 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x07 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x08 \x01(\x0c\x12\x0e\n\x06reason\x18\t \x01(\t\x12.\n\x08problems\x18\n \x03(\x0b\x32\x1c.quorum_rpc.v1.BrokerProblem\"+\n\rBrokerProblem\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"f\n\x14\x43lusterStatusRequest\x12\x12\n\nmin_offset\x18\x01 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x02 \x01(\x05\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\x0c\"/\n\x10\x46inalizedFeature\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"\xae\x01\n\x10RegisteredBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12)\n\x05state\x18\x02 \x01(\x0e\x32\x1a.quorum_rpc.v1.BrokerState\x12*\n\tendpoints\x18\x03 \x03(\x0b\x32\x17.quorum_rpc.v1.Endpoint\x12\x11\n\x04rack\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x0c\x62roker_epoch\x18\x05 \x01(\x03\x42\x07\n\x05_rack\"\xa5\x02\n\x15\x43lusterStatusResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61s_of_offset\x18\x02 \x01(\x03\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x1a\n\rcontroller_id\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x31\n\x08\x66\x65\x61tures\x18\x05 \x03(\x0b\x32\x1f.quorum_rpc.v1.FinalizedFeature\x12\x0e\n\x06topics\x18\x06 \x01(\x03\x12\x12\n\npartitions\x18\x07 \x01(\x03\x12\x30\n\x07\x62rokers\x18\x08 \x03(\x0b\x32\x1f.quorum_rpc.v1.RegisteredBroker\x12\x17\n\x0fnext_page_token\x18\t \x01(\x0c\x42\x10\n\x0e_controller_id\"2\n\x0b\x43onfigOwner\x12\x15\n\rresource_type\x18\x01 \x01(\x05\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x8f\x01\n\x0e\x43onfigsRequest\x12-\n\tresources\x18\x01 \x03(\x0b\x32\x1a.quorum_rpc.v1.ConfigOwner\x12\x12\n\nmin_offset\x18\x02 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x03 \x01(\x05\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\x0c\")\n\x0b\x43onfigValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x8c\x01\n\nOwnConfigs\x12,\n\x08resource\x18\x01 \x01(\x0b\x32\x1a.quorum_rpc.v1.ConfigOwner\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.quorum_rpc.v1.Error\x12+\n\x07\x63onfigs\x18\x03 \x03(\x0b\x32\x1a.quorum_rpc.v1.ConfigValue\"\x82\x01\n\x0f\x43onfigsResponse\x12\x14\n\x0c\x61s_of_offset\x18\x01 \x01(\x03\x12\x12\n\ngeneration\x18\x02 \x01(\x03\x12,\n\tresources\x18\x03 \x03(\x0b\x32\x19.quorum_rpc.v1.OwnConfigs\x12\x17\n\x0fnext_page_token\x18\x04 \x01(\x0c\x32\xe4\x02\n\x16\x43lusterMetadataService\x12K\n\x08Metadata\x12\x1e.quorum_rpc.v1.MetadataRequest\x1a\x1f.quorum_rpc.v1.MetadataResponse\x12W\n\x0c\x42rokerStatus\x12\".quorum_rpc.v1.BrokerStatusRequest\x1a#.quorum_rpc.v1.BrokerStatusResponse\x12Z\n\rClusterStatus\x12#.quorum_rpc.v1.ClusterStatusRequest\x1a$.quorum_rpc.v1.ClusterStatusResponse\x12H\n\x07\x43onfigs\x12\x1d.quorum_rpc.v1.ConfigsRequest\x1a\x1e.quorum_rpc.v1.ConfigsResponseBA\n\x18metaquorum.quorum_rpc.v1P\x01Z#metaquorum/quorum_rpc/v1;quorum_rpcb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aquorum_rpc/v1/client.proto\x12\rquorum_rpc.v1\x1a\x1aquorum_rpc/v1/broker.proto\x1a\x1aquorum_rpc/v1/common.proto\"\xca\x01\n\x0fMetadataRequest\x12)\n\x06topics\x18\x01 \x01(\x0b\x32\x19.quorum_rpc.v1.TopicNames\x12\x10\n\x08listener\x18\x02 \x01(\t\x12\x12\n\nmin_offset\x18\x03 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\x0c\x12\x11\n\tpage_size\x18\x06 \x01(\x05\x12*\n\ttopic_ids\x18\x07 \x01(\x0b\x32\x17.quorum_rpc.v1.TopicIds\"D\n\x0eMetadataCursor\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x10\n\x08topic_id\x18\x03 \x01(\x0c\"\x1b\n\nTopicNames\x12\r\n\x05names\x18\x01 \x03(\t\"\x17\n\x08TopicIds\x12\x0b\n\x03ids\x18\x01 \x03(\x0c\"Q\n\x04Node\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x11\n\x04rack\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x07\n\x05_rack\"\xfe\x01\n\x11PartitionMetadata\x12#\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x14.quorum_rpc.v1.Error\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x16\n\tleader_id\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x03\x12\x10\n\x08replicas\x18\x05 \x03(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x12\x18\n\x10offline_replicas\x18\x07 \x03(\x05\x12\x0b\n\x03\x65lr\x18\x08 \x03(\x05\x12\x16\n\x0elast_known_elr\x18\t \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\n \x01(\x03\x42\x0c\n\n_leader_id\"\xb8\x01\n\rTopicMetadata\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.quorum_rpc.v1.Error\x12\x10\n\x08topic_id\x18\x03 \x01(\x0c\x12\x13\n\x0bis_internal\x18\x04 \x01(\x08\x12\x34\n\npartitions\x18\x05 \x03(\x0b\x32 .quorum_rpc.v1.PartitionMetadata\x12\x17\n\x0fpartition_count\x18\x06 \x01(\x05\"\x8e\x02\n\x10MetadataResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x14.quorum_rpc.v1.Error\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x14\n\x0c\x61s_of_offset\x18\x03 \x01(\x03\x12\x1a\n\rcontroller_id\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\"\n\x05nodes\x18\x05 \x03(\x0b\x32\x13.quorum_rpc.v1.Node\x12,\n\x06topics\x18\x06 \x03(\x0b\x32\x1c.quorum_rpc.v1.TopicMetadata\x12\x12\n\ngeneration\x18\x07 \x01(\x03\x12\x17\n\x0fnext_page_token\x18\x08 \x01(\x0c\x42\x10\n\x0e_controller_id\"\x15\n\x13\x42rokerStatusRequest\"\x98\x02\n\x14\x42rokerStatusResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\x0c\x12)\n\x05state\x18\x04 \x01(\x0e\x32\x1a.quorum_rpc.v1.BrokerState\x12\x14\n\x0clease_lapsed\x18\x05 \x01(\x08\x12\x16\n\x0e\x61pplied_offset\x18\x06 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x07 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x08 \x01(\x0c\x12\x0e\n\x06reason\x18\t \x01(\t\x12.\n\x08problems\x18\n \x03(\x0b\x32\x1c.quorum_rpc.v1.BrokerProblem\"+\n\rBrokerProblem\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"f\n\x14\x43lusterStatusRequest\x12\x12\n\nmin_offset\x18\x01 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x02 \x01(\x05\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\x0c\"/\n\x10\x46inalizedFeature\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"\xae\x01\n\x10RegisteredBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12)\n\x05state\x18\x02 \x01(\x0e\x32\x1a.quorum_rpc.v1.BrokerState\x12*\n\tendpoints\x18\x03 \x03(\x0b\x32\x17.quorum_rpc.v1.Endpoint\x12\x11\n\x04rack\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x0c\x62roker_epoch\x18\x05 \x01(\x03\x42\x07\n\x05_rack\"\xa5\x02\n\x15\x43lusterStatusResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61s_of_offset\x18\x02 \x01(\x03\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x1a\n\rcontroller_id\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x31\n\x08\x66\x65\x61tures\x18\x05 \x03(\x0b\x32\x1f.quorum_rpc.v1.FinalizedFeature\x12\x0e\n\x06topics\x18\x06 \x01(\x03\x12\x12\n\npartitions\x18\x07 \x01(\x03\x12\x30\n\x07\x62rokers\x18\x08 \x03(\x0b\x32\x1f.quorum_rpc.v1.RegisteredBroker\x12\x17\n\x0fnext_page_token\x18\t \x01(\x0c\x42\x10\n\x0e_controller_id\"2\n\x0b\x43onfigOwner\x12\x15\n\rresource_type\x18\x01 \x01(\x05\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x8f\x01\n\x0e\x43onfigsRequest\x12-\n\tresources\x18\x01 \x03(\x0b\x32\x1a.quorum_rpc.v1.ConfigOwner\x12\x12\n\nmin_offset\x18\x02 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x03 \x01(\x05\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\x0c\")\n\x0b\x43onfigValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x8c\x01\n\nOwnConfigs\x12,\n\x08resource\x18\x01 \x01(\x0b\x32\x1a.quorum_rpc.v1.ConfigOwner\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.quorum_rpc.v1.Error\x12+\n\x07\x63onfigs\x18\x03 \x03(\x0b\x32\x1a.quorum_rpc.v1.ConfigValue\"\x82\x01\n\x0f\x43onfigsResponse\x12\x14\n\x0c\x61s_of_offset\x18\x01 \x01(\x03\x12\x12\n\ngeneration\x18\x02 \x01(\x03\x12,\n\tresources\x18\x03 \x03(\x0b\x32\x19.quorum_rpc.v1.OwnConfigs\x12\x17\n\x0fnext_page_token\x18\x04 \x01(\x0c\x32\xe4\x02\n\x16\x43lusterMetadataService\x12K\n\x08Metadata\x12\x1e.quorum_rpc.v1.MetadataRequest\x1a\x1f.quorum_rpc.v1.MetadataResponse\x12W\n\x0c\x42rokerStatus\x12\".quorum_rpc.v1.BrokerStatusRequest\x1a#.quorum_rpc.v1.BrokerStatusResponse\x12Z\n\rClusterStatus\x12#.quorum_rpc.v1.ClusterStatusRequest\x1a$.quorum_rpc.v1.ClusterStatusResponse\x12H\n\x07\x43onfigs\x12\x1d.quorum_rpc.v1.ConfigsRequest\x1a\x1e.quorum_rpc.v1.ConfigsResponseBA\n\x18metaquorum.quorum_rpc.v1P\x01Z#metaquorum/quorum_rpc/v1;quorum_rpcb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,35 +45,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODE']._serialized_start=430
   _globals['_NODE']._serialized_end=511
   _globals['_PARTITIONMETADATA']._serialized_start=514
-  _globals['_PARTITIONMETADATA']._serialized_end=743
-  _globals['_TOPICMETADATA']._serialized_start=746
-  _globals['_TOPICMETADATA']._serialized_end=930
-  _globals['_METADATARESPONSE']._serialized_start=933
-  _globals['_METADATARESPONSE']._serialized_end=1203
-  _globals['_BROKERSTATUSREQUEST']._serialized_start=1205
-  _globals['_BROKERSTATUSREQUEST']._serialized_end=1226
-  _globals['_BROKERSTATUSRESPONSE']._serialized_start=1229
-  _globals['_BROKERSTATUSRESPONSE']._serialized_end=1509
-  _globals['_BROKERPROBLEM']._serialized_start=1511
-  _globals['_BROKERPROBLEM']._serialized_end=1554
-  _globals['_CLUSTERSTATUSREQUEST']._serialized_start=1556
-  _globals['_CLUSTERSTATUSREQUEST']._serialized_end=1658
-  _globals['_FINALIZEDFEATURE']._serialized_start=1660
-  _globals['_FINALIZEDFEATURE']._serialized_end=1707
-  _globals['_REGISTEREDBROKER']._serialized_start=1710
-  _globals['_REGISTEREDBROKER']._serialized_end=1884
-  _globals['_CLUSTERSTATUSRESPONSE']._serialized_start=1887
-  _globals['_CLUSTERSTATUSRESPONSE']._serialized_end=2180
-  _globals['_CONFIGOWNER']._serialized_start=2182
-  _globals['_CONFIGOWNER']._serialized_end=2232
-  _globals['_CONFIGSREQUEST']._serialized_start=2235
-  _globals['_CONFIGSREQUEST']._serialized_end=2378
-  _globals['_CONFIGVALUE']._serialized_start=2380
-  _globals['_CONFIGVALUE']._serialized_end=2421
-  _globals['_OWNCONFIGS']._serialized_start=2424
-  _globals['_OWNCONFIGS']._serialized_end=2564
-  _globals['_CONFIGSRESPONSE']._serialized_start=2567
-  _globals['_CONFIGSRESPONSE']._serialized_end=2697
-  _globals['_CLUSTERMETADATASERVICE']._serialized_start=2700
-  _globals['_CLUSTERMETADATASERVICE']._serialized_end=3056
+  _globals['_PARTITIONMETADATA']._serialized_end=768
+  _globals['_TOPICMETADATA']._serialized_start=771
+  _globals['_TOPICMETADATA']._serialized_end=955
+  _globals['_METADATARESPONSE']._serialized_start=958
+  _globals['_METADATARESPONSE']._serialized_end=1228
+  _globals['_BROKERSTATUSREQUEST']._serialized_start=1230
+  _globals['_BROKERSTATUSREQUEST']._serialized_end=1251
+  _globals['_BROKERSTATUSRESPONSE']._serialized_start=1254
+  _globals['_BROKERSTATUSRESPONSE']._serialized_end=1534
+  _globals['_BROKERPROBLEM']._serialized_start=1536
+  _globals['_BROKERPROBLEM']._serialized_end=1579
+  _globals['_CLUSTERSTATUSREQUEST']._serialized_start=1581
+  _globals['_CLUSTERSTATUSREQUEST']._serialized_end=1683
+  _globals['_FINALIZEDFEATURE']._serialized_start=1685
+  _globals['_FINALIZEDFEATURE']._serialized_end=1732
+  _globals['_REGISTEREDBROKER']._serialized_start=1735
+  _globals['_REGISTEREDBROKER']._serialized_end=1909
+  _globals['_CLUSTERSTATUSRESPONSE']._serialized_start=1912
+  _globals['_CLUSTERSTATUSRESPONSE']._serialized_end=2205
+  _globals['_CONFIGOWNER']._serialized_start=2207
+  _globals['_CONFIGOWNER']._serialized_end=2257
+  _globals['_CONFIGSREQUEST']._serialized_start=2260
+  _globals['_CONFIGSREQUEST']._serialized_end=2403
+  _globals['_CONFIGVALUE']._serialized_start=2405
+  _globals['_CONFIGVALUE']._serialized_end=2446
+  _globals['_OWNCONFIGS']._serialized_start=2449
+  _globals['_OWNCONFIGS']._serialized_end=2589
+  _globals['_CONFIGSRESPONSE']._serialized_start=2592
+  _globals['_CONFIGSRESPONSE']._serialized_end=2722
+  _globals['_CLUSTERMETADATASERVICE']._serialized_start=2725
+  _globals['_CLUSTERMETADATASERVICE']._serialized_end=3081
 # @@protoc_insertion_point(module_scope)
