@@ -2,9 +2,14 @@
 directory of a replica.
 """
 
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+import google_crc32c
+
+from broker_agent.replica.high_watermarks import HIGH_WATERMARKS_NAME, read_high_watermarks, write_high_watermarks
+from broker_agent.replica.log_directory import ReplicaPlace
 from metadata_log.format.batch import decode_all, genesis_chain
 from metadata_log.format.data_batch import (
     NO_STAMP,
@@ -19,6 +24,7 @@ from metadata_log.format.data_batch import (
 from metadata_log.format.errors import LogFormatError
 from tests.broker_agent.replica.partition_logs import NOW_MS, SMALL, append, opened
 from tests.fuzz.disk_targets import directories_mutated, packed, unpacked
+from tests.fuzz.mutation import mutated
 from tests.fuzz.sealing import batches_mutated
 from tests.fuzz.target import Target
 from tests.golden.samples import data_batches
@@ -103,8 +109,26 @@ def _take_log(data: bytes) -> None:
     assert opened(directory, LOG_CONFIG).shape.end == shape.start.offset + 1
 
 
+def _high_watermark_samples() -> list[bytes]:
+    directory = MemoryDirectory()
+    write_high_watermarks(directory, {ReplicaPlace(bytes([i]) * 16, i): 1 << i for i in range(20)})
+    return [directory.read(HIGH_WATERMARKS_NAME, 1 << 20)]
+
+
+def _take_high_watermarks(data: bytes) -> None:
+    directory = MemoryDirectory()
+    directory.write_atomic(HIGH_WATERMARKS_NAME, data)
+    write_high_watermarks(directory, read_high_watermarks(directory))
+
+
+def _high_watermarks_mutated(rng: Random, samples: Sequence[bytes]) -> bytes:
+    data = mutated(rng, samples)
+    return data[:-4] + google_crc32c.value(data[:-4]).to_bytes(4, "big") if rng.random() < 0.7 else data
+
+
 TARGETS: Final = (
     Target("data-batches", _batch_samples, _take_batches, FORMAT, batches_mutated(GENESIS)),
     Target("partition-directory", _log_samples, _take_log, FORMAT, directories_mutated),
+    Target("high-watermarks", _high_watermark_samples, _take_high_watermarks, FORMAT, _high_watermarks_mutated),
     Target("data-records", _record_samples, _take_records, FORMAT),
 )

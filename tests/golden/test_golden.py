@@ -7,6 +7,8 @@ run `python -m tests.golden.test_golden`, which adds missing entries and never c
 import json
 from pathlib import Path
 
+from broker_agent.replica.high_watermarks import HIGH_WATERMARKS_NAME, read_high_watermarks, write_high_watermarks
+from broker_agent.replica.log_directory import ReplicaPlace
 from metadata_log.disk.identity import IDENTITY_NAME, Identity, read_identity, write_identity
 from metadata_log.format.batch import decode, verify_chain
 from metadata_log.format.codec import decode_records, encode_record
@@ -32,6 +34,7 @@ LATE_HEADER = SegmentHeader(OffsetAndEpoch(123_456, (3 << 32) + 7), HASH, 1_700_
 ONLY_READ = {"segment header": "version 1; version 2 is written"}
 """Entries that no code writes any more, and all code reads."""
 START = LogStart(OffsetAndEpoch(123_456, 7), HASH, 1_700_000_000_000)
+HIGH_WATERMARKS = {ReplicaPlace(ID_A, 12): 123_456}
 IDENTITY = Identity("sample-cluster", 3, ID_A, 2, "controller", HASH)
 
 
@@ -46,7 +49,9 @@ def current() -> dict[str, str]:
     FlushedNote(directory).write(123_456, HASH)
     write_start(directory, START)
     write_identity(directory, IDENTITY)
-    entries |= {name: directory.read(name, 4096).hex() for name in (FLUSHED_NAME, START_NAME, IDENTITY_NAME)}
+    write_high_watermarks(directory, HIGH_WATERMARKS)
+    names = (FLUSHED_NAME, START_NAME, IDENTITY_NAME, HIGH_WATERMARKS_NAME)
+    entries |= {name: directory.read(name, 4096).hex() for name in names}
     entries |= {"segment header 2": pack_header(HEADER).hex(), "segment header 2, late": pack_header(LATE_HEADER).hex()}
     return entries | {"batch, late": late_batch().data.hex()}
 
@@ -97,7 +102,7 @@ def test_golden_data_batches_decode_and_are_chained() -> None:
 def test_golden_headers_and_small_files_read_back() -> None:
     entries = {name: bytes.fromhex(text) for name, text in golden().items()}
     directory = MemoryDirectory()
-    for name in (FLUSHED_NAME, START_NAME, IDENTITY_NAME):
+    for name in (FLUSHED_NAME, START_NAME, IDENTITY_NAME, HIGH_WATERMARKS_NAME):
         directory.write_atomic(name, entries[name])
 
     assert unpack_header(entries["segment header"]) == unpack_header(entries["segment header 2"]) == HEADER
@@ -105,6 +110,7 @@ def test_golden_headers_and_small_files_read_back() -> None:
     assert FlushedNote(directory).read() == Flushed(123_456, HASH)
     assert read_start(directory) == START
     assert read_identity(directory) == IDENTITY
+    assert read_high_watermarks(directory) == HIGH_WATERMARKS
 
 
 if __name__ == "__main__":
