@@ -85,6 +85,10 @@ class BrokerConfig(SecureConfig):
     replica; only for trials, it loses data."""
     data_plane_listener: AnyAddress | None = None
     """Loopback address that serves assignments and the lease to a data plane in another process on this host."""
+    data_plane_hook: Annotated[Path, PlainValidator(_path)] | None = None
+    """Program that the broker runs with its assignments, one JSON document a line (`docs/embedding.md`)."""
+    data_plane_hook_timeout_ms: int = Field(60_000, ge=100, le=86_400_000)
+    """How long one run of the hook may take; then it is killed, and its lines come again."""
     log_dir_failure_timeout_ms: int = Field(30_000, ge=1, le=86_400_000)
     """How long a broker tries to report a failed log directory before it exits."""
     lease_mode: Annotated[LeaseMode, PlainValidator(_lease_mode)] = LeaseMode.STRICT

@@ -23,8 +23,9 @@ from broker_agent.identity import BrokerIdentity
 from broker_agent.metadata_loader import Log
 from broker_agent.metadata_pages import Turns
 from broker_agent.metric_table import add_metrics
-from broker_agent.publishing import data_plane_service
+from broker_agent.publishing import assignment_hook, data_plane_service
 from broker_agent.publishing.assignment_feed import AssignmentFeed
+from broker_agent.publishing.assignment_hook import AssignmentHook
 from broker_agent.session.lifecycle import BrokerState, Exit
 from broker_agent.session.replica_directories import DirectoryLimits
 from broker_agent.session.session import Session
@@ -142,6 +143,10 @@ async def run_broker(
         if config.data_plane_listener is not None:
             port = await stack.enter_async_context(serving_data_plane(agent, config.data_plane_listener, now_ms, calls))
             log.info("listening to the data plane", port=port)
+        if config.data_plane_hook is not None:
+            feed = AssignmentFeed(agent.broker_id, agent.is_current)
+            hook = AssignmentHook([str(config.data_plane_hook)], config.data_plane_hook_timeout_ms, feed)
+            agent.publishers.subscribe(assignment_hook.NAME, hook.take)
         await stack.enter_async_context(telling(agent, health))
         stack.enter_context(stopped_by(agent.stop))
         if started is not None:

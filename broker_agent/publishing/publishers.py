@@ -11,19 +11,25 @@ A plain function gets each swap by itself, and has to return within milliseconds
 update, which is its next. So at most two updates exist for each subscriber, however slow it is.
 
 Both have the same guarantee: `before` is the `after` of the last update that the subscriber has taken. A subscriber that raises
-an exception has not taken the update. The update comes again, merged with the next swap. Meanwhile the subscriber is a
-`PublisherProblem`; all other subscribers go on.
+an exception has not taken the update. The update comes again, merged with later swaps: to a plain function at the next swap, to a
+coroutine function after a pause that doubles. Meanwhile the subscriber is a `PublisherProblem`; all other subscribers go on.
 
 A new generation of the cluster begins with the empty image as `before`: its history may lack records of the old one.
 """
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from metadata_log.image.changes import Changes
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
+
+PAUSE_S: Final = 1.0
+"""How long a coroutine function rests after its first failure in a row."""
+PAUSE_MAX_S: Final = 60.0
+"""How long it rests after many failures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,20 +108,26 @@ class _Subscription:
     def add(self, update: ImageUpdate) -> None:
         self.pending = update if self.pending is None else self.pending.then(update)
 
-    def put_back(self, update: ImageUpdate) -> bool:
-        """Keeps an update that was not taken; tells whether a newer one has come meanwhile."""
+    def put_back(self, update: ImageUpdate) -> None:
+        """Keeps an update that was not taken, merged with a newer one if one has come meanwhile."""
         newer, self.pending = self.pending, update
-        if newer is None:
-            return False
-        self.add(newer)
-        return True
+        if newer is not None:
+            self.add(newer)
 
 
 class Publishers:
     """The subscribers of one agent. All methods are called on its event loop, or before the loop runs."""
 
-    def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], None], log: PublisherLog, generation: int) -> None:
-        """`spawn` starts a watched task; `generation` is the generation of the first image."""
+    def __init__(
+        self,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        log: PublisherLog,
+        generation: int,
+        *,
+        rest: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`spawn` starts a watched task; `generation` is the generation of the first image; `rest` waits for some seconds."""
+        self._rest = rest
         self._spawn = spawn
         self._log = log
         self._generation = generation
@@ -185,7 +197,7 @@ class Publishers:
             self._worked(subscription)
 
     async def _work(self, subscription: _Subscription) -> None:
-        """Gives the subscriber its updates until none is left, or until it fails and no newer update has come meanwhile."""
+        """Gives the subscriber its updates until none is left."""
         take = cast(Callable[[ImageUpdate], Awaitable[None]], subscription.take)
         try:
             while subscription.pending is not None:
@@ -193,10 +205,9 @@ class Publishers:
                 try:
                     await take(update)
                 except Exception as e:  # as in `_call`
-                    has_newer = subscription.put_back(update)
+                    subscription.put_back(update)
                     self._failed(subscription, e)
-                    if not has_newer:
-                        return
+                    await self._rest(min(PAUSE_MAX_S, PAUSE_S * 2 ** (subscription.failures - 1)))
                 else:
                     self._worked(subscription)
         finally:
@@ -211,7 +222,7 @@ class Publishers:
                 "publisher failed",
                 publisher=subscription.name,
                 reason=subscription.reason,
-                means="it has not taken this change of the metadata; all others have. It gets the change again with the next one",
+                means="it has not taken this change of the metadata; all others have. It gets the change again",
                 todo="mend the subscriber of this name, or restart the process",
                 exc_info=error,
             )

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,20 @@ async def test_a_process_beside_it_watches_the_same_assignments(controller: Fake
         while (news := await watching.read()) is not grpc.aio.EOF:
             moves.append(news.assignment.topic)
         assert watching.done() and set(moves) <= {"orders"}
+
+
+async def test_a_hook_is_run_with_the_assignments(controller: FakeController, make: Make, tmp_path: Path) -> None:
+    """`data.plane.hook`: a program that fails is a problem of the broker."""
+    controller.write(*orders(4))
+    program, seen = tmp_path / "hook", tmp_path / "seen"
+    program.write_text(f"#!/bin/sh\ncat > {seen}\nexit 9\n")
+    program.chmod(0o755)
+    log = Quiet(controller.pulse)
+    async with make({"data_plane_hook": program}, log=log) as agent:
+        await controller.pulse.until(lambda: len(log.said("publisher failed")) == 1)
+        assert [json.loads(line)["assignment"] for line in seen.read_text().splitlines()] == ["whole_set", "lead"]
+        (problem,) = agent.problems
+        assert problem.name == "assignment hook" and "hook ended with 9" in problem.reason
 
 
 async def test_an_isr_is_proposed_by_its_leader(controller: FakeController, make: Make) -> None:

@@ -30,8 +30,14 @@ class Cache:
     def __init__(self) -> None:
         self.log = Said()
         self.tasks: list[asyncio.Task[None]] = []
-        self.publishers = Publishers(self.spawn, self.log, generation=1)
+        self.pauses: list[float] = []
+        self.may_go_on = asyncio.Semaphore(0)
+        self.publishers = Publishers(self.spawn, self.log, generation=1, rest=self.rest)
         self.image: MetadataImage = EMPTY_IMAGE
+
+    async def rest(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await self.may_go_on.acquire()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.append(asyncio.get_running_loop().create_task(work))
@@ -142,25 +148,27 @@ async def test_a_slow_subscriber_holds_nobody_up_and_gets_merged_changes() -> No
 
 
 async def test_a_slow_subscriber_that_fails_gets_the_update_again() -> None:
-    """At once if a newer one has come meanwhile, else with the next one."""
+    """After a pause that doubles, also if nothing else happens; merged with what has come meanwhile."""
     cache, slow = Cache(), SeenSlowly()
     slow.fails = True
     cache.publishers.subscribe("slow", slow.take_slowly)
     cache.add("x")
-    slow.may.release()
-    await cache.tasks[0]
-    assert [each.failures for each in cache.publishers.problems] == [1]
+    for _ in range(8):
+        slow.may.release()
+    for _ in range(7):
+        cache.may_go_on.release()
+    while len(cache.pauses) < 8:
+        await asyncio.sleep(0)
+    assert cache.pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert [each.failures for each in cache.publishers.problems] == [8]
     cache.add("y")
-    await asyncio.sleep(0)
-    cache.add("z")
-    slow.may.release()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
     slow.fails = False
     slow.may.release()
-    await cache.tasks[1]
-    assert slow.updates == ["0..3: xyz"]
+    cache.may_go_on.release()
+    await cache.tasks[0]
+    assert slow.updates == ["0..2: xy"]
     assert cache.publishers.problems == ()
+    assert cache.log.lines == [("publisher failed", "slow"), ("publisher works again", "slow")]
 
 
 def test_a_new_generation_begins_with_the_empty_image() -> None:
