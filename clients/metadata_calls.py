@@ -255,9 +255,7 @@ def _problem(target: str, e: grpc.aio.AioRpcError) -> Problem:
     details = e.details() or ""
     match e.code():
         case _S.UNIMPLEMENTED:
-            text = (
-                f"{target} has no ClusterMetadataService: give the address of a broker, not of a controller ({details})"
-            )
+            text = f"{target} does not know this call: give the address of a broker, not of a controller ({details})"
             return Problem(ProblemKind.FATAL, ErrorCode.UNSUPPORTED_VERSION, text)
         case _S.PERMISSION_DENIED | _S.UNAUTHENTICATED:
             text = f"{target} does not let this client in: {details}"

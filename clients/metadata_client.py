@@ -21,7 +21,7 @@ from clients.metadata.bootstrap import parse_bootstrap
 from clients.metadata.client_metadata import ClientMetadata, NotThere
 from clients.metadata.cluster import Cluster, ClusterNode, ClusterResource, TopicPartition
 from clients.metadata.node_states import NodeStates
-from clients.metadata.refresher import Ask, ClientConfig, Problem, ProblemKind, Refresher
+from clients.metadata.refresher import ANSWERED, Ask, ClientConfig, Problem, ProblemKind, Refresher
 from clients.metadata.waiting import MAX_WAIT_MS, Waited, WaitOnMetadata
 from clients.metadata_calls import (
     ClusterDescription,
@@ -169,9 +169,12 @@ class MetadataClient:
         finally:
             self._waits.pop(wait, None)
 
-    def subscribe(self, listener: Callable[[Cluster], object]) -> None:
-        """Calls `listener` with each new view. An exception of a listener is logged, and stops nothing."""
-        self._metadata.subscribe(_guarded(listener))
+    def subscribe(self, listener: Callable[[Cluster], object]) -> Callable[[], None]:
+        """Calls `listener` with each new view, until the returned function is called. An exception of a listener is logged, and
+        stops nothing."""
+        guarded = _guarded(listener)
+        self._metadata.subscribe(guarded)
+        return lambda: self._metadata.unsubscribe(guarded)
 
     def subscribe_cluster(self, listener: Callable[[ClusterResource], object]) -> None:
         """Calls `listener` with the cluster's id at each answer."""
@@ -204,9 +207,9 @@ class MetadataClient:
                             return await call(node)
                     except MetadataProblem as e:
                         last = e.problem
-                    if last.kind is ProblemKind.FATAL:
+                    if last.kind is ProblemKind.FATAL and last.code is not ErrorCode.UNSUPPORTED_VERSION:
                         break
-                    self._nodes.failed(node, self._clock.now_ms(), reached=last.kind is ProblemKind.REFUSED)
+                    self._nodes.failed(node, self._clock.now_ms(), reached=last.kind in ANSWERED)
         except TimeoutError:
             pass  # `last` says why
         raise MetadataError(last.code, last.message)

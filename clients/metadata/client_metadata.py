@@ -114,6 +114,10 @@ class ClientMetadata:
         """Calls `listener` with each new view from now on."""
         self._listeners.append(listener)
 
+    def unsubscribe(self, listener: Listener) -> None:
+        """Calls `listener` no more. May be called twice."""
+        self._listeners = [each for each in self._listeners if each is not listener]
+
     def subscribe_cluster(self, listener: ClusterResourceListener) -> None:
         """Calls `listener` with the cluster's id at each answer from now on."""
         self._resource_listeners.append(listener)

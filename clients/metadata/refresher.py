@@ -79,6 +79,10 @@ class ProblemKind(Enum):
     FATAL = "every node would refuse the request"
 
 
+ANSWERED = frozenset((ProblemKind.REFUSED, ProblemKind.FATAL))
+"""The failures after which the node is known to be there."""
+
+
 class Problem(NamedTuple):
     """The failure of a request."""
 
@@ -159,8 +163,7 @@ class Refresher:
             return
         if self._failing_since_ms is None:
             self._failing_since_ms = now_ms
-        is_answer = problem.kind in (ProblemKind.REFUSED, ProblemKind.FATAL)
-        self._nodes.failed(ask.node, now_ms, reached=is_answer)
+        self._nodes.failed(ask.node, now_ms, reached=problem.kind in ANSWERED)
         if problem.kind is ProblemKind.NOT_CONNECTED:
             self._metadata.last_problem = problem.message
         else:

@@ -442,6 +442,11 @@ def test_a_name_that_can_never_be_there_is_not_waited_for() -> None:
     assert isinstance(outcome, NotThere)
     assert outcome.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
+    too_long = WaitOnMetadata(client.metadata, "x" * 250, None, client.now_ms).poll(client.now_ms)
+    assert isinstance(too_long, NotThere)
+    assert too_long.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "x" * 250 not in client.metadata.topics
+
 
 def test_a_topic_that_the_client_may_not_see_is_not_waited_for() -> None:
     """A later wait asks once more, because the client may have got the right meanwhile."""

@@ -185,6 +185,8 @@ class Mute(client_pb2_grpc.ClusterMetadataServiceServicer):
         await context.abort(self.code, "it is so")
         raise AssertionError
 
+    ClusterStatus = Metadata
+
 
 @pytest.mark.parametrize(
     ("code", "kind"),
@@ -268,6 +270,20 @@ async def test_a_client_describes_the_cluster_and_configs_from_any_broker() -> N
             brokers.services[1].serves = False
             with pytest.raises(MetadataError, match="is online: it was told so"):
                 await client.describe_cluster()
+
+
+async def test_a_broker_of_an_older_release_is_passed_by() -> None:
+    """Release 0.1.0 knows no ClusterStatus. The other broker does; without one the client says so."""
+    old = Mute(grpc.StatusCode.UNIMPLEMENTED)
+    async with two_brokers() as brokers, serving(old) as older:
+        address = f"{older.host}:{older.port}"
+        for _ in range(5):
+            async with MetadataClient([address, *brokers.bootstrap]) as client:
+                assert len((await client.describe_cluster()).brokers) == 2
+        async with MetadataClient([address]) as client:
+            with pytest.raises(MetadataError, match="does not know this call") as caught:
+                await client.describe_cluster()
+            assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
 async def test_a_question_that_nobody_answers_ends_in_its_time() -> None:

@@ -439,10 +439,11 @@ async def test_a_mistake_in_a_listener_or_in_a_call_is_logged_and_stops_nothing(
     """The other listener hears all the same; a wait ends with the call's error instead of hanging."""
     async with world() as all_:
         seen = list[Cluster]()
-        all_.client.subscribe(lambda cluster: 1 // 0)
+        stop = all_.client.subscribe(lambda cluster: 1 // 0)
         all_.client.subscribe(seen.append)
         await settle()
         assert len(seen) == 1
+        stop()
         assert "a listener of the metadata client has failed" in caplog.text
 
         all_.brokers.topics["a"] = None  # type: ignore[assignment]
