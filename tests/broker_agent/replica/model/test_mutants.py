@@ -13,7 +13,7 @@ from broker_agent.replica.leader import PartitionLeader, ReplicaFetch
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset
 from metadata_log.format.log_shape import LogShape
-from tests.broker_agent.replica.model_cluster import Broker, ModelCluster
+from tests.broker_agent.replica.model.model_cluster import Broker, ModelCluster
 
 SEEDS = 150
 STEPS = 2_000

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.broker_agent.replica.model_cluster import ModelCluster
+from tests.broker_agent.replica.model.model_cluster import ModelCluster
 
 
 def hunt(seeds: range, steps: int) -> list[ModelCluster]:

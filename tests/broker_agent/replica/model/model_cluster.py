@@ -38,9 +38,9 @@ from broker_agent.replica.leader import (
 from broker_agent.replica.purgatory import Acks, ProduceDone
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, NodeId
-from tests.broker_agent.replica.laws import LagWatch, LawBroken, Laws, Record
 from tests.broker_agent.replica.logs import MemoryLog, batch
-from tests.broker_agent.replica.toy_controller import State, ToyController
+from tests.broker_agent.replica.model.laws import LagWatch, LawBroken, Laws, Record
+from tests.broker_agent.replica.model.toy_controller import State, ToyController
 
 REPLICAS = (1, 2, 3)
 
