@@ -26,6 +26,9 @@ from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, Refused
 from quorum.runtime.protocol.world import BrokerFetch, ReplyTo
 
+ROUNDED_SHARE = 32
+"""The share of its wait, as 1 / ROUNDED_SHARE, by which a broker is answered early at most, so that a turn answers many."""
+
 
 class BrokerFeed:
     """Serves fetches for an `ActiveController`, which notes the broker's contact first."""
@@ -36,6 +39,7 @@ class BrokerFeed:
         self._found_damage = parts.found_damage
         self._controller = controller
         self._parked = ParkedFetches()
+        self._ranges = metadata_feed.Ranges(parts.log, parts.state)
         self._epoch: Epoch = 0
         self._offered: Offset = 0
         """Brokers that wait from below this offset are answered, a slice in each turn."""
@@ -67,7 +71,8 @@ class BrokerFeed:
         if verdict is not None:
             self._world.reply(event.reply_to, self._with_standing(verdict, fetch))
             return
-        parked = ParkedFetch(fetch, event.reply_to, now_ms + min(fetch.max_wait_ms, self._config.fetch_wait_max_ms))
+        wait_ms = min(fetch.max_wait_ms, self._config.fetch_wait_max_ms)
+        parked = ParkedFetch(fetch, event.reply_to, _round_deadline_ms(now_ms, wait_ms))
         standing = self._controller.standing(self._state.committed, fetch.broker_id)
         if fetch.offset < self._state.applied or fetch.max_wait_ms <= 0 or standing.should_shut_down:
             self._answer(parked)
@@ -112,8 +117,7 @@ class BrokerFeed:
         try:
             answer = metadata_feed.deltas(
                 fetch,
-                self._log,
-                self._state,
+                self._ranges,
                 epoch=self._epoch,
                 standing=standing,
                 lease_ms=self._lease_for(fetch),
@@ -157,3 +161,13 @@ class BrokerFeed:
 
     def next_deadline_ms(self) -> int | None:
         return soonest(self._parked.deadlines.next_ms(), self._wave_at_ms)
+
+
+def _round_deadline_ms(now_ms: int, wait_ms: int) -> int:
+    """The end of a wait, moved to a slightly earlier round time.
+
+    Example with 1,000 brokers that wait for 2,000 ms, and come at any time: a turn at each multiple of 62 ms answers about 31 of
+    them. These 31 fetch again together, and a turn or two take their fetches. Without round times, each would cost two turns.
+    """
+    deadline_ms = now_ms + wait_ms
+    return deadline_ms - deadline_ms % max(1, wait_ms // ROUNDED_SHARE)

@@ -10,7 +10,6 @@ from metadata_log.format.partition_state import PARTITION_EPOCH, REPLICAS, Parti
 from metadata_log.format.records import PartitionChange, RegisterBroker
 from metadata_log.image import delta, topic_delta
 from metadata_log.image.metadata_image import MetadataImage
-from metadata_log.store.log import Log
 from quorum.controller.brokers import broker_commands as controller_brokers
 from quorum.controller.brokers import registrations
 from quorum.controller.brokers.contact import BrokerState, Next, next_state
@@ -30,8 +29,8 @@ from quorum.controller.topics import topic_pieces
 from quorum.controller.topics.topic_pieces import TopicPieces
 from quorum.runtime.active import metadata_feed
 from quorum.runtime.active.broker_feed import BrokerFeed
+from quorum.runtime.active.metadata_feed import Range, Ranges
 from quorum.runtime.active.waiting_room import ParkedFetch, ParkedFetches
-from quorum.runtime.image.state_machine import StateMachine
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched
 from tests.sim.mutants.patching import Mutant, patched
 
@@ -39,6 +38,7 @@ _check_isr, _check_members = alter_partition._check_isr, alter_partition._check_
 _decide, _standing = Controller.decide, Controller.standing
 _make_view = BrokerView.__init__
 _step_wholly = Departures.step
+_asked_by = Ranges.asked_by
 _deltas = metadata_feed.deltas
 _elected = PartitionChangeBuilder._elected
 _place = Placer.place
@@ -220,26 +220,40 @@ def _stopping_is_active(
 
 
 def _deltas_to_the_end(
-    fetch: MetadataFetch, log: Log, state: StateMachine, *, epoch: int, standing: BrokerStanding, lease_ms: int
+    fetch: MetadataFetch, ranges: Ranges, *, epoch: int, standing: BrokerStanding, lease_ms: int
 ) -> MetadataFetched:
-    answer = _deltas(fetch, log, state, epoch=epoch, standing=standing, lease_ms=lease_ms)
-    batches = log.read(fetch.offset, 1 << 20)
+    answer = _deltas(fetch, ranges, epoch=epoch, standing=standing, lease_ms=lease_ms)
+    batches = ranges.log.read(fetch.offset, 1 << 20)
     end = batches[-1].end_offset if batches else fetch.offset
     return replace(answer, batches=batches, end_offset=end, digest=b"", digest_offset=end, part=None)
 
 
 def _deltas_with_a_gap(
-    fetch: MetadataFetch, log: Log, state: StateMachine, *, epoch: int, standing: BrokerStanding, lease_ms: int
+    fetch: MetadataFetch, ranges: Ranges, *, epoch: int, standing: BrokerStanding, lease_ms: int
 ) -> MetadataFetched:
-    answer = _deltas(fetch, log, state, epoch=epoch, standing=standing, lease_ms=lease_ms)
+    answer = _deltas(fetch, ranges, epoch=epoch, standing=standing, lease_ms=lease_ms)
     return replace(answer, batches=answer.batches[1:]) if len(answer.batches) > 1 else answer
 
 
 def _digest_of_what_is_proposed(
-    fetch: MetadataFetch, log: Log, state: StateMachine, *, epoch: int, standing: BrokerStanding, lease_ms: int
+    fetch: MetadataFetch, ranges: Ranges, *, epoch: int, standing: BrokerStanding, lease_ms: int
 ) -> MetadataFetched:
-    answer = _deltas(fetch, log, state, epoch=epoch, standing=standing, lease_ms=lease_ms)
-    return replace(answer, digest=state.proposed.digest_bytes) if answer.digest else answer
+    answer = _deltas(fetch, ranges, epoch=epoch, standing=standing, lease_ms=lease_ms)
+    return replace(answer, digest=ranges.state.proposed.digest_bytes) if answer.digest else answer
+
+
+def _range_of_another(self: Ranges, fetch: MetadataFetch) -> Range:
+    if self._until == self.state.applied and self._found:
+        return next(iter(self._found.values()))
+    return _asked_by(self, fetch)
+
+
+def _deltas_with_one_lease(
+    fetch: MetadataFetch, ranges: Ranges, *, epoch: int, standing: BrokerStanding, lease_ms: int
+) -> MetadataFetched:
+    of_all: dict[tuple[Offset, Offset], int] = ranges.__dict__.setdefault("leases", {})
+    lease_ms = of_all.setdefault((ranges.state.applied, fetch.offset), lease_ms)
+    return _deltas(fetch, ranges, epoch=epoch, standing=standing, lease_ms=lease_ms)
 
 
 def _always_now(self: Sessions) -> int | None:
@@ -358,6 +372,14 @@ BROKERS: dict[str, Mutant] = {
     "digest-of-what-is-proposed": Mutant(
         "a broker is told the digest of the proposed image, not of the committed one",
         lambda: patched(metadata_feed, "deltas", _digest_of_what_is_proposed),
+    ),
+    "range-of-another": Mutant(
+        "the range that was read first after a commit is given to all brokers, wherever they are",
+        lambda: patched(Ranges, "asked_by", _range_of_another),
+    ),
+    "lease-of-another": Mutant(
+        "all brokers that ask for the same range get the lease of the first one",
+        lambda: patched(metadata_feed, "deltas", _deltas_with_one_lease),
     ),
     "session-deadline-never-moves": Mutant(
         "a controller that watches brokers is due at every moment",

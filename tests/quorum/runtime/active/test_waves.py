@@ -9,6 +9,7 @@ import pytest
 
 from metadata_log.format.ids import NodeId, Offset, ReplicaKey
 from metadata_log.format.records import BROKER_RESOURCE, Endpoint, FeatureRange
+from quorum.controller.controller import BrokerState
 from quorum.controller.protocol.commands import RegisterBrokerCommand, RegisterBrokerReply
 from quorum.controller.protocol.config_commands import (
     AlterConfigs,
@@ -17,6 +18,7 @@ from quorum.controller.protocol.config_commands import (
     ConfigOperationKind,
 )
 from quorum.core.protocol.messages import FetchRequest
+from quorum.runtime.active.broker_feed import ROUNDED_SHARE
 from quorum.runtime.active.waiting_room import ParkedFetch, ParkedFetches
 from quorum.runtime.inbox import FETCHES_PER_TURN_MAX, Inbox
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched
@@ -37,6 +39,7 @@ class Crowd:
         self.lone.elect()
         self.commit()
         self.epochs: dict[NodeId, int] = {}
+        self.wants_fence: set[NodeId] = set()
         asked = {broker_id: self.lone.new_reply_to() for broker_id in range(101, 101 + count)}
         self.lone.turn(*(self._registration(broker_id, reply_to) for broker_id, reply_to in asked.items()))
         self.commit()
@@ -60,19 +63,33 @@ class Crowd:
                 self.lone.fetched_by(ReplicaKey(node_id, directory_id(node_id)), self.lone.node.log.end)
             self.lone.turn()
 
-    def fetch(self, broker_id: NodeId, wait_ms: int = WAIT_MS, offset: Offset | None = None) -> BrokerFetch:
+    def fetch(
+        self, broker_id: NodeId, wait_ms: int = WAIT_MS, offset: Offset | None = None, *, wants_fence: bool = False
+    ) -> BrokerFetch:
         node = self.lone.node
         offset = node.state.applied if offset is None else offset
         epoch = node.log.shape.epoch_below(offset)
         assert epoch is not None
         asked = MetadataFetch(
-            broker_id, self.epochs[broker_id], uuid(broker_id), offset, epoch, b"", False, False, (), wait_ms, 1 << 20
+            broker_id,
+            self.epochs[broker_id],
+            uuid(broker_id),
+            offset,
+            epoch,
+            b"",
+            wants_fence,
+            False,
+            (),
+            wait_ms,
+            1 << 20,
         )
         return BrokerFetch(asked, self.lone.new_reply_to())
 
     def ask(self, broker_ids: Iterable[NodeId], wait_ms: int = WAIT_MS) -> list[ReplyTo]:
         """All these brokers fetch; a turn takes them all."""
-        fetches = [self.fetch(broker_id, wait_ms) for broker_id in broker_ids]
+        fetches = [
+            self.fetch(broker_id, wait_ms, wants_fence=broker_id in self.wants_fence) for broker_id in broker_ids
+        ]
         self.lone.turn(*fetches)
         return [fetch.reply_to for fetch in fetches]
 
@@ -173,6 +190,25 @@ def test_a_wave_leaves_those_alone_who_have_its_records_already() -> None:
     assert not crowd.answer(again).batches
 
 
+def test_a_range_is_read_once_for_all_who_wait_for_it_and_anew_after_a_commit() -> None:
+    """All answers of a wave hold the same batches, not equal copies; and each has the standing of its own broker."""
+    crowd = Crowd(40)
+    crowd.wants_fence.add(next(iter(crowd.epochs)))
+    crowd.ask(crowd.wants_fence)
+    crowd.commit()
+    for _ in range(2):
+        waiting = crowd.ask(crowd.epochs)
+        crowd.write()
+        crowd.linger()
+        crowd.lone.turn()
+        answers = [crowd.answer(reply_to) for reply_to in waiting]
+        assert len({id(answer.batches) for answer in answers}) == 1
+        assert answers[0].batches[-1].end_offset == answers[0].end_offset == crowd.lone.node.state.applied
+        states = [answer.standing.state for answer in answers if answer.standing is not None]
+        assert states == [BrokerState.FENCED, *[BrokerState.ONLINE] * 39]
+        assert [answer.lease_ms > 0 for answer in answers] == [False, *[True] * 39]
+
+
 def test_those_who_have_waited_long_enough_are_answered_in_slices_too() -> None:
     """After a commit all brokers wait anew at the same moment, so their time ends at the same moment."""
     crowd = Crowd(150)
@@ -208,3 +244,23 @@ def test_brokers_wait_in_the_order_of_their_last_fetch() -> None:
         assert len(parked) == len(twin)
         assert parked.deadlines.next_ms() == min((each.deadline_ms for each in twin), default=None)
     assert parked.drain() == twin and not parked and parked.deadlines.next_ms() is None
+
+
+def test_brokers_that_come_one_after_the_other_are_answered_together_and_never_late() -> None:
+    """Thirty brokers come 1 ms apart and wait for 640 ms: two or three turns answer them, each at most a thirty-second early."""
+    crowd, wait_ms = Crowd(30), 640
+    lone = crowd.lone
+    came: dict[ReplyTo, int] = {}
+    for broker_id in crowd.epochs:
+        came[crowd.ask([broker_id], wait_ms)[0]] = lone.now_ms
+        lone.now_ms += 1
+    turns = 0
+    while not all(reply_to in lone.answers for reply_to in came):
+        lone.now_ms += 1
+        done = len(crowd.answered(list(came)))
+        lone.turn()
+        answered = crowd.answered(list(came))[done:]
+        turns += bool(answered)
+        for reply_to in answered:
+            assert wait_ms - wait_ms // ROUNDED_SHARE < lone.now_ms - came[reply_to] <= wait_ms
+    assert turns <= 3
