@@ -95,6 +95,8 @@ async def _broker(node: DevNode, pid: int, dial: Dialer) -> NodeView:
     if not is_serving(status):
         why = f": {status.reason}" if status.reason else ""
         problem = "its lease has lapsed: it hears no controller" if status.lease_lapsed else f"it is {state}{why}"
+    elif status.problems:
+        problem = "; ".join(each.text for each in status.problems)
     return NodeView(node, pid, state, status.applied_offset, problem)
 
 

@@ -1,15 +1,27 @@
 """Streams of assignments: from the first current image to the end of the broker, for any number of readers."""
 
 import asyncio
+import random
 from itertools import islice
 
+import pytest
+
 from broker_agent.publishing.assignment_feed import BURST, AssignmentFeed, AssignmentStream
-from broker_agent.publishing.assignments import Assignment, AssignmentNews, ResumePoint, WholeSet
+from broker_agent.publishing.assignments import (
+    Assignment,
+    AssignmentNews,
+    Delete,
+    ResumePoint,
+    TopicIdPartition,
+    WholeSet,
+    all_assignments,
+)
 from broker_agent.publishing.publishers import ImageUpdate
 from metadata_log.format.records import MetadataRecord, Partition, PartitionChange, Topic
+from metadata_log.image.changes import Changes
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.metadata_image import NOWHERE, Provenance
-from tests.metadata_log.image.histories import broker, newest_level
+from tests.metadata_log.image.histories import History, broker, newest_level
 
 ME = 1
 ORDERS = b"o" * 16
@@ -112,3 +124,59 @@ async def test_a_stream_ends_with_the_broker_and_lets_others_run() -> None:
     assert turns >= 3
     assert isinstance(news[0], WholeSet) and len(news) == 3 * BURST + 1
     assert {each.replica for each in islice(news, 1, None) if isinstance(each, Assignment)} == news[0].replicas
+
+
+class Store:
+    """A data plane that crashes now and then, and goes on from the point that it has kept, or from nothing."""
+
+    def __init__(self, feed: AssignmentFeed, dice: random.Random) -> None:
+        self.feed, self.dice = feed, dice
+        self.roles: dict[TopicIdPartition, Assignment] = {}
+        self.kept: ResumePoint | None = None
+        self.stream = feed.stream(None)
+
+    async def obey(self) -> None:
+        """Carries out what is there, and keeps the point after some of it."""
+        while (reading := self.feed.read(self.stream.resume_point)) is not None and reading[0]:
+            for _ in range(self.dice.randint(1, 2 * len(reading[0]))):
+                if (left := self.feed.read(self.stream.resume_point)) is None or not left[0]:
+                    break
+                self.carry_out(await anext(self.stream))
+                if self.dice.random() < 0.7:
+                    self.kept = self.stream.resume_point
+                if self.dice.random() < 0.05:
+                    self.stream = self.feed.stream(self.kept)
+
+    def carry_out(self, news: AssignmentNews) -> None:
+        if isinstance(news, WholeSet):
+            self.roles = {replica: role for replica, role in self.roles.items() if replica in news.replicas}
+        elif isinstance(news, Delete):
+            self.roles.pop(news.replica, None)
+        else:
+            self.roles[news.replica] = news
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_readers_that_crash_anywhere_end_with_the_roles_of_the_image(seed: int) -> None:
+    """Any points that are kept, and a new generation in the middle, whose history lacks the end of the old one."""
+    dice, generation, compared = random.Random(seed), 1, 0
+    history = History(seed).run(10)
+    feed = AssignmentFeed(ME, lambda image: True)
+    await feed.take(ImageUpdate.whole(history.image, generation))
+    stores = [Store(feed, dice) for _ in range(3)]
+    for step in range(80):
+        before = history.image
+        for _ in range(dice.randint(1, 4)):
+            for record in history.next_records():
+                history.append(record)
+        if step == 40:
+            generation, history = 2, History(seed).run(25)
+            await feed.take(ImageUpdate.whole(history.image, generation))
+        else:
+            await feed.take(ImageUpdate(before, history.image, Changes.between(before, history.image), generation))
+        for store in stores:
+            if dice.random() < 0.5:
+                await store.obey()
+                assert store.roles == all_assignments(history.image, ME)
+                compared += bool(store.roles)
+    assert compared > 30

@@ -402,18 +402,36 @@ async def test_a_controller_that_has_lost_its_vote_is_not_well(tmp_path: Path) -
     assert "remove-voter --node-id 1" in problem and "add-voter --config" in problem
 
 
-async def test_a_broker_that_serves_nobody_says_why(tmp_path: Path) -> None:
-    """The broker's own reason, for example that an operator keeps it out."""
+@pytest.mark.parametrize(
+    ("status", "problem"),
+    [
+        (
+            client_pb2.BrokerStatusResponse(state=broker_pb2.FENCED, reason="an operator keeps it out"),
+            "it is fenced: an operator keeps it out",
+        ),
+        (
+            client_pb2.BrokerStatusResponse(
+                state=broker_pb2.ONLINE,
+                problems=[client_pb2.BrokerProblem(code="publisher_failed", text="quotas fails")],
+            ),
+            "quotas fails",
+        ),
+    ],
+)
+async def test_a_broker_says_what_is_wrong(
+    tmp_path: Path, status: client_pb2.BrokerStatusResponse, problem: str
+) -> None:
+    """The broker's own reason for serving nobody, for example an operator's fence; or what is wrong although it serves."""
 
-    class Fenced(client_pb2_grpc.ClusterMetadataServiceServicer):
+    class Broker(client_pb2_grpc.ClusterMetadataServiceServicer):
         async def BrokerStatus(self, request: Any, context: Any) -> client_pb2.BrokerStatusResponse:  # noqa: N802
-            return client_pb2.BrokerStatusResponse(state=broker_pb2.FENCED, reason="an operator keeps it out")
+            return status
 
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    client_pb2_grpc.add_ClusterMetadataServiceServicer_to_server(Fenced(), server)  # type: ignore[no-untyped-call]
+    client_pb2_grpc.add_ClusterMetadataServiceServicer_to_server(Broker(), server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with Dialer() as dial:
         seen = await _broker(DevNode("broker-101", "broker", 101, port, None, "", tmp_path), 1, dial)
     await server.stop(None)
-    assert (seen.state, seen.problem) == ("fenced", "it is fenced: an operator keeps it out")
+    assert seen.problem == problem
