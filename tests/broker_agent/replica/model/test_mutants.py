@@ -8,12 +8,13 @@ from broker_agent.replica import follower, leader
 from broker_agent.replica.divergence import Diverged, Valid, Verdict
 from broker_agent.replica.follower import PartitionFetch, PartitionFollower
 from broker_agent.replica.follower_progress import FollowerProgress
-from broker_agent.replica.isr import IsrState, ProposeIsr
+from broker_agent.replica.isr import IsrAnswer, IsrState, ProposeIsr
 from broker_agent.replica.leader import PartitionLeader, ReplicaFetch
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset
 from metadata_log.format.log_shape import LogShape
 from tests.broker_agent.replica.model.model_cluster import Broker, ModelCluster
+from tests.broker_agent.replica.model.toy_controller import ToyController
 
 SEEDS = 150
 STEPS = 2_000
@@ -113,6 +114,18 @@ def any_leader_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leader, "judge_fetch", lambda *_: Valid())
 
 
+def proposals_without_epochs(patch: pytest.MonkeyPatch) -> None:
+    """A proposal names no state of the partition, so a late one is written over newer states."""
+    alter = ToyController.alter
+
+    def blind(self: ToyController, sender: NodeId, proposal: ProposeIsr) -> IsrAnswer:
+        now = self.now.partition
+        newest = ProposeIsr(now.leader_epoch, now.partition_epoch, proposal.isr)
+        return alter(self, sender, newest)
+
+    patch.setattr(ToyController, "alter", blind)
+
+
 def fetch_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """A follower acknowledges records that its disk may lose."""
 
@@ -130,6 +143,7 @@ MUTANTS: dict[Plant, str] = {
     committed_isr_only: "in sync",
     growth_below_the_epochs_start: "in sync",
     shrink_before_the_answer: "in sync",
+    proposals_without_epochs: "",
     truncation_to_the_high_watermark: "in sync",
     truncation_by_offset: "",
     any_leader_epoch: "",
