@@ -282,6 +282,7 @@ async def test_a_broker_that_cannot_start_says_why(make: Make, tmp_path: Path) -
             pytest.fail("the directory is not formatted")
 
 
+@pytest.mark.slow
 async def test_a_broker_that_nobody_registers_says_so(controller: FakeController, make: Make) -> None:
     """The block does not begin. The last answer is in the text."""
     controller.refuse_with = ErrorCode.DUPLICATE_BROKER_REGISTRATION
@@ -305,3 +306,30 @@ async def test_a_cancelled_body_leaves_in_order(controller: FakeController, make
     with pytest.raises(asyncio.CancelledError):
         await task
     assert controller.fetches[-1].wants_shut_down
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing_behind(controller: FakeController, make: Make) -> None:
+    """While no controller registers the broker: the directory is free again, and another agent starts."""
+    controller.refuse_with = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+    async def main() -> None:
+        async with make():
+            pytest.fail("the broker is registered")
+
+    task = asyncio.get_running_loop().create_task(main())
+    await controller.pulse.until(lambda: len(controller.registrations) >= 1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    controller.refuse_with = None
+    async with make() as agent:
+        assert agent.broker_epoch is not None
+
+
+async def test_an_agent_that_cannot_leave_in_time_says_so_by_its_reason(controller: FakeController, make: Make) -> None:
+    """The controllers keep the leaders: after the deadline the broker leaves all the same."""
+    controller.holds_leaders = True
+    agent = make({"controlled_shutdown_deadline_ms": 100})
+    async with agent:
+        await asyncio.wait_for(agent.online(), 10)
+    assert "leaders did not move away within 100 ms" in agent.reason

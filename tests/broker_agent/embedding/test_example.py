@@ -34,6 +34,7 @@ async def until(port: int, line: str, answer: str) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_the_sharded_store_serves_what_it_leads(
     controller: FakeController, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
