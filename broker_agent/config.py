@@ -89,6 +89,8 @@ class BrokerConfig(SecureConfig):
     """Program that the broker runs with its assignments, one JSON document a line (`docs/embedding.md`)."""
     data_plane_hook_timeout_ms: int = Field(60_000, ge=100, le=86_400_000)
     """How long one run of the hook may take; then it is killed, and its lines come again."""
+    death_watcher_enable: bool = True
+    """Start a small process beside `brokerd` that reports the death of `brokerd` at once (docs/death-certificates.md)."""
     log_dir_failure_timeout_ms: int = Field(30_000, ge=1, le=86_400_000)
     """How long a broker tries to report a failed log directory before it exits."""
     lease_mode: Annotated[LeaseMode, PlainValidator(_lease_mode)] = LeaseMode.STRICT

@@ -6,6 +6,7 @@ refuse clients with the reason.
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from functools import partial
@@ -19,6 +20,7 @@ from broker_agent.admin import SERVICE, AdminForwarding
 from broker_agent.agent import AgentLoop
 from broker_agent.client import ControllerClient, DownloadSizes
 from broker_agent.config import BrokerConfig
+from broker_agent.death.process_note import BESIDE, INSIDE, NOWHERE, note_of, write_note
 from broker_agent.identity import BrokerIdentity
 from broker_agent.metadata_loader import Log
 from broker_agent.metadata_pages import Turns
@@ -32,6 +34,7 @@ from broker_agent.session.session import Session
 from broker_agent.session.session_config import SessionConfig
 from broker_agent.store import BrokerStore
 from broker_agent.wire import ClusterMetadata, describe
+from metadata_log.disk.failures import DirectoryInUse
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, check_identity, read_identity
 from metadata_log.format.records import (
@@ -58,6 +61,8 @@ from service_kit.security.served_certificate import ServedCertificate
 FEATURES = (*SUPPORTED, FeatureRange(STATE_REASONS, 0, 1))
 """The features of this release."""
 WATCHDOG_INTERVAL_S = 1.0
+LOCK_ATTEMPTS: Final = 50
+LOCK_PAUSE_S: Final = 0.01
 _SERVICE = client_pb2.DESCRIPTOR.services_by_name["ClusterMetadataService"].full_name
 
 
@@ -91,8 +96,25 @@ def open_directory(config: BrokerConfig) -> tuple[RealDirectory, Identity]:
     found = None if directory is None else read_identity(directory)
     identity = check_identity(found, node_id=config.node_id, role="broker", where=str(path))
     assert directory is not None
-    directory.lock()
+    _lock(directory)
     return directory, identity
+
+
+def _lock(directory: RealDirectory) -> None:
+    """Locks the directory. A watcher holds the lock for a moment, while it proves a death. Raises DirectoryInUse."""
+    for _ in range(LOCK_ATTEMPTS - 1):
+        with suppress(DirectoryInUse):
+            directory.lock()
+            return
+        time.sleep(LOCK_PAUSE_S)
+    directory.lock()
+
+
+def data_plane_of(config: BrokerConfig, *, is_embedded: bool) -> str:
+    """The place in which this broker's data are served."""
+    if config.broker_data_plane == NO_DATA_PLANE:
+        return NOWHERE
+    return INSIDE if is_embedded else BESIDE
 
 
 async def run_broker(
@@ -116,6 +138,8 @@ async def run_broker(
     if started is not None and config.broker_data_plane == NO_DATA_PLANE:
         raise ConfigErrors([_embedded(config)])
     directory, identity = open_directory(config)
+    data_plane = data_plane_of(config, is_embedded=started is not None)
+    write_note(directory, note_of((config.metadata_log_dir,), data_plane))
     health, metrics, calls = Health(), Metrics(process=True), CallTallies()
     async with AsyncExitStack() as stack:
         stack.callback(directory.unlock)

@@ -83,6 +83,20 @@ class Recovered(NamedTuple):
     """The epoch of the last process, if that process ended with a controlled shutdown."""
 
 
+def read_incarnations(directory: Directory) -> tuple[Uuid, ...]:
+    """The processes of a broker's directory that may be registered, the newest first; none if the file cannot be read."""
+    try:
+        data = directory.read(INCARNATIONS_NAME, INCARNATIONS_MAX * _UUID_BYTES)
+    except (FileNotFoundError, FileTooLarge):  # too large: no store wrote that
+        return ()
+    except OSError as e:
+        if not is_unreadable(e):
+            raise
+        return ()  # without its predecessor's name the broker waits until the predecessor's session ends
+    whole = len(data) - len(data) % _UUID_BYTES
+    return tuple(data[at : at + _UUID_BYTES] for at in range(0, whole, _UUID_BYTES))
+
+
 class BrokerStore:
     """One broker's log, snapshots and image. Call `recover` first."""
 
@@ -140,7 +154,9 @@ class BrokerStore:
             dropped = str(e)
             self.reset()
         clean_broker_epoch = self._take_clean_shutdown()
-        return Recovered(self.position, self.image, self._read_incarnations(), self.voters, dropped, clean_broker_epoch)
+        return Recovered(
+            self.position, self.image, read_incarnations(self._directory), self.voters, dropped, clean_broker_epoch
+        )
 
     def _recover(self) -> None:
         self._snapshots.discard_parts()
@@ -326,25 +342,13 @@ class BrokerStore:
     def note_attempt(self, incarnation: Uuid) -> None:
         """Notes this process before it registers, because the process may be registered and then die before it could note
         that."""
-        known = self._read_incarnations()
+        known = read_incarnations(self._directory)
         if incarnation not in known:
             self._write_incarnations([incarnation, *known][:INCARNATIONS_MAX])
 
     def note_registered(self, incarnation: Uuid) -> None:
         """Notes that this process is registered, so that earlier processes are superseded."""
         self._write_incarnations([incarnation])
-
-    def _read_incarnations(self) -> tuple[Uuid, ...]:
-        try:
-            data = self._directory.read(INCARNATIONS_NAME, INCARNATIONS_MAX * _UUID_BYTES)
-        except (FileNotFoundError, FileTooLarge):  # too large: no store wrote that
-            return ()
-        except OSError as e:
-            if not is_unreadable(e):
-                raise
-            return ()  # without its predecessor's name the broker waits until the predecessor's session ends
-        whole = len(data) - len(data) % _UUID_BYTES
-        return tuple(data[at : at + _UUID_BYTES] for at in range(0, whole, _UUID_BYTES))
 
     def _write_incarnations(self, incarnations: Iterable[Uuid]) -> None:
         self._directory.write_atomic(INCARNATIONS_NAME, b"".join(incarnations))

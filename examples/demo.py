@@ -122,7 +122,7 @@ class Story:
         expect(led > 0, f"{broker.name} to lead something", led)
         began = time.monotonic()
         self.cluster.kill(broker.name)
-        step.waiting_for(f"its session of {SESSION_S:g} s to end")
+        step.waiting_for("its watcher to report the death")
         await self.stage.in_state(broker, "fenced", SESSION_S + 10)
         took_s = time.monotonic() - began
         after = await metadata(self.client)

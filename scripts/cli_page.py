@@ -50,6 +50,7 @@ DAEMONS: Final = """
 
 | option | meaning |
 |---|---|
+| `report-death` (`brokerd` only) | proves that the last process has ended, and reports it; 1: not proved or reported |
 | `--config FILE` | the YAML file; docs/configuration.md lists the keys |
 | `--set KEY=VALUE` | overrides one key of file and environment; may be repeated |
 | `--version` | shows what is installed |

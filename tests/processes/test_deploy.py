@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from broker_agent.__main__ import REPORT_DEATH
 from broker_agent.config import load
 from quorum.config import QuorumConfig
 from service_kit.process.config import load_config
@@ -38,3 +39,8 @@ def test_units_start_what_there_is(name: str, config: str) -> None:
     assert service["ExecStart"] == f"/opt/metaquorum/bin/{name} --config /etc/metaquorum/{config}.yaml"
     assert service["RestartPreventExitStatus"] == "78"
     assert service["Type"] == "notify"
+    if name == "brokerd":
+        assert (
+            service["ExecStopPost"]
+            == f"-/opt/metaquorum/bin/{name} {REPORT_DEATH} --config /etc/metaquorum/{config}.yaml"
+        )

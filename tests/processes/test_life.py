@@ -56,11 +56,11 @@ async def test_no_acknowledged_topic_is_lost_with_the_active_controller(cluster:
     assert names <= attempted
 
 
-async def test_a_killed_broker_is_fenced_and_leads_nothing(cluster: Cluster) -> None:
-    """kill -9 of a broker: when its session is over, others lead, and it is in sync nowhere. Why is in the log of the
+async def test_a_silent_broker_is_fenced_and_leads_nothing(cluster: Cluster) -> None:
+    """SIGSTOP of a broker: when its session is over, others lead, and it is in sync nowhere. Why is in the log of the
     controller that fenced it, and in the record: so the next controller tells it, too."""
     await cluster.client.create_topic("orders", partitions=30, replication_factor=3)
-    cluster.dev.kill("broker-102")
+    cluster.dev.kill("broker-102", signal.SIGSTOP)
 
     await cluster.in_state(102, "fenced")
     partitions = (await cluster.client.describe_topic("orders")).partitions
