@@ -74,6 +74,8 @@ class SlowLinks:
         follower, broker = followers[0], brokers[0]
         self._rest_until_no_speed_is_known()
         cluster.is_idle = False
+        if not self._takes_new_topics(leader):
+            return
         cluster.faults.stop((follower,))
         follower.crash(power_cut=False)
         piece = cluster.options.piece_bytes_min
@@ -88,6 +90,13 @@ class SlowLinks:
         self._watch(follower, broker, leader, DETOURS * 1_000 * self._bytes_to_carry(leader, below) / speed + QUIET_MS)
         cluster.coverage["caught up over a slow link"] += 1
         cluster.network.widen()
+
+    @staticmethod
+    def _takes_new_topics(leader: "SimController") -> bool:
+        """False if an operator has fenced or drained every broker, perhaps in a request that the rest has brought to its end."""
+        assert leader.node is not None
+        image = leader.node.state.proposed
+        return any(not each.fenced and each.broker_id not in image.broker_modes for each in image.brokers.values())
 
     @staticmethod
     def _may_be_away(controller: "SimController", leader: "SimController") -> bool:
