@@ -10,24 +10,22 @@ import pytest
 
 from broker_agent.replica.divergence import Diverged, Refused
 from broker_agent.replica.follower import (
-    AppendBatches,
     BeginAt,
     FollowerEffect,
     FollowerHighWatermarkMoved,
     LogStart,
     PartitionAnswer,
     PartitionFollower,
-    RaiseLogStart,
     StopReplica,
     TruncateLog,
 )
 from broker_agent.replica.isr import PartitionMetadata
 from broker_agent.replica.leader import LeaderConfig, PartitionLeader, ReplicaFetch
+from broker_agent.replica.log_work import carry_out
 from broker_agent.replica.partition_log import Appended, PartitionLog
 from metadata_log.format.batch import Batch
 from metadata_log.format.data_batch import ProducerStamp, stamp_of
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import OffsetAndEpoch
 from tests.broker_agent.replica.partition_logs import NOW_MS, SMALL, opened, records
 from tests.sim.world.disk import MemoryDirectory, PowerCut
 
@@ -49,23 +47,15 @@ class Replica:
     def carry_out(self, effect: FollowerEffect) -> None:
         """Do the log's part of a follower's decision."""
         assert self.follower is not None
+        assert not isinstance(effect, StopReplica), str(effect.reason)
+        if isinstance(effect, FollowerHighWatermarkMoved):
+            self.high_watermark = effect.high_watermark
+            return
+        assert not (isinstance(effect, TruncateLog | BeginAt) and effect.below_high_watermark)
         log = self.log
-        match effect:
-            case AppendBatches(batches):
-                log.append_fetched(batches, NOW_MS)
-                log.flush()
-            case TruncateLog(end, below_high_watermark):
-                assert not below_high_watermark
-                log.truncate(end, NOW_MS)
-            case BeginAt(start):
-                log.begin_at(OffsetAndEpoch(start.offset, start.epoch), start.chain)
-            case RaiseLogStart(offset):
-                log.delete_below(offset)
-            case FollowerHighWatermarkMoved(high_watermark):
-                self.high_watermark = high_watermark
-                return
-            case StopReplica(reason):
-                raise AssertionError(str(reason))
+        ticket = carry_out(log, effect, NOW_MS)
+        ticket.sync()
+        assert log.complete_flush(ticket)
         for each in self.follower.log_changed(log.shape):
             self.carry_out(each)
 
