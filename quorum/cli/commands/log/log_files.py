@@ -149,7 +149,7 @@ def _row(path: Path, position: int, batch: Batch, chain: bytes, *, with_records:
 
 
 def _data_row(batch: Batch, *, with_records: bool) -> Row:
-    """What the row of a data batch has besides: the producer, and the records if wanted."""
+    """Returns the further cells of a data batch: the producer, and the records if wanted."""
     try:
         row: Row = {"producer": producer_of(batch)}
         return {**row, "records": data_rows(batch)} if with_records else row
