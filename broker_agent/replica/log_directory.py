@@ -17,7 +17,8 @@ most `OPEN_LOGS_MAX` logs have open files, besides those with unflushed records.
 import re
 from typing import Final, NamedTuple
 
-from broker_agent.replica.partition_log import PartitionLog, PartitionLogConfig
+from broker_agent.replica.partition_log import PartitionLog
+from broker_agent.replica.partition_log_config import PartitionLogConfig
 from metadata_log.disk.files import DELETED_SUFFIX, Directory
 from metadata_log.format.ids import Uuid, parse_uuid, uuid_text
 

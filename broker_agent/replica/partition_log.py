@@ -25,13 +25,13 @@ every byte of the segments; the states of producers come from the same pass, for
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Self
 
+from broker_agent.replica.partition_log_config import PartitionLogConfig
 from broker_agent.replica.producers import PartitionRefused, ProducerCheckpoints, ProducerStates
-from broker_agent.replica.retention import RetentionConfig, is_to_end, retained_start
+from broker_agent.replica.retention import is_to_end, retained_start
 from metadata_log.disk.files import Directory
 from metadata_log.disk.flush_ticket import FlushTicket
-from metadata_log.format.batch import DATA_FORMAT_VERSION, Batch, genesis_chain
+from metadata_log.format.batch import Batch, genesis_chain
 from metadata_log.format.data_batch import (
-    RECORDS_BYTES_MAX,
     ProducerStamp,
     RecordSet,
     data_payload,
@@ -43,29 +43,9 @@ from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch, Uuid, uuid_te
 from metadata_log.format.log_shape import LogShape
 from metadata_log.store.damage import DamagedRangeRead
 from metadata_log.store.log import Log
-from metadata_log.store.log_config import LogConfig
 from metadata_log.store.log_notes import LogStart
 
 _READ_BYTES: Final = 1 << 20
-_TAIL_BYTES: Final = 256 << 10
-
-
-class PartitionLogConfig(NamedTuple):
-    """The configuration of a topic, as far as its logs need it. The defaults are Kafka's, except the size of segments."""
-
-    segment_bytes: int = 64 << 20
-    max_message_bytes: int = RECORDS_BYTES_MAX
-    """Maximum size of the records of one batch (`max.message.bytes`)."""
-    timestamp_after_max_ms: int = 3_600_000
-    """How far a timestamp may be ahead of this broker's clock. A wild timestamp would stop the retention by time."""
-    producer_id_expiration_ms: int = 24 * 3_600_000
-    """How long a silent producer is remembered (`producer.id.expiration.ms`)."""
-    retention: RetentionConfig = RetentionConfig()
-
-    @property
-    def log(self) -> LogConfig:
-        """The sizes for the store."""
-        return LogConfig(self.segment_bytes, _TAIL_BYTES, False, open_files_max=1, format_version=DATA_FORMAT_VERSION)
 
 
 class Appended(NamedTuple):

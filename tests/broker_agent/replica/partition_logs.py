@@ -1,6 +1,7 @@
 """Logs of partitions on a disk in memory, and records for them."""
 
-from broker_agent.replica.partition_log import Appended, PartitionLog, PartitionLogConfig
+from broker_agent.replica.partition_log import Appended, PartitionLog
+from broker_agent.replica.partition_log_config import PartitionLogConfig
 from broker_agent.replica.retention import RetentionConfig
 from metadata_log.format.data_batch import NO_STAMP, DataRecord, ProducerStamp, RecordSet, pack_records
 from tests.sim.world.disk import MemoryDirectory

@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from broker_agent.replica import producers
-from broker_agent.replica.partition_log import PartitionLog, PartitionLogConfig, TimedOffset
+from broker_agent.replica.partition_log import PartitionLog, TimedOffset
+from broker_agent.replica.partition_log_config import PartitionLogConfig
 from broker_agent.replica.producers import PartitionRefused
 from broker_agent.replica.retention import RetentionConfig
 from metadata_log.disk.files import RealDirectory
