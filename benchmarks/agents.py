@@ -5,6 +5,7 @@
     wave     one write at a time: CPU time of the leader for each broker that receives it
     visible  time from the sending of a write until a broker has it, over all brokers and writes, and until the last broker has it
     turns    turns of the leader above 10 ms of CPU, and the bound of the longest turn by the leader's histogram
+    large    CPU time of the leader for each broker that receives the partitions of a large topic
 
 The brokers are sessions of this process (`benchmarks.http2`), and the three controllers are processes of their own. The leader's
 CPU time is the kernel's count for its process, so it is nearly the same on a busy machine; the times until a write is visible
@@ -48,6 +49,7 @@ QUIET_S = 0.3
 """How long the leader must have sent no batch before a write is measured."""
 WAVE_TIMEOUT_S = 20.0
 LONG_TURN_S = 0.01
+LARGE_PARTITIONS = 10_000
 console = Console(stderr=True)
 
 
@@ -88,6 +90,7 @@ class Agent:
         elif answer.batches:
             last = self._agents.last_batch(answer.batches)
             request.offset, request.epoch, request.chain = last.end_offset, last.epoch, last.chain
+            self._agents.batches_bytes += len(answer.batches)
             self._agents.arrived(self)
         self.is_online = answer.state == broker_pb2.ONLINE and answer.lease_ms > 0
         self._agents.answers += 1
@@ -104,6 +107,8 @@ class Agents:
     def __init__(self, target: str, cluster_id: str, count: int, heartbeat_ms: int, *, is_stream: bool) -> None:
         self.cluster_id, self.heartbeat_ms = cluster_id, heartbeat_ms
         self.answers = 0
+        self.batches_bytes = 0
+        """Bytes of all batches that all brokers have received."""
         self.is_closed = False
         self.arrivals: dict[int, float] = {}
         """The time of the last batches, by broker."""
@@ -226,6 +231,7 @@ class Measured:
             await agents.scatter()
             await self._idle(way, agents)
             await self._wave_figures(way, agents)
+            await self._large_wave(way, agents)
 
     async def _idle(self, way: str, agents: Agents) -> None:
         pid = (await self._cluster.pids())["leader"]
@@ -265,6 +271,17 @@ class Measured:
         long = taken - dict(counts)[LONG_TURN_S]
         bound = next(bound for bound, count in counts if count == taken)
         self._tell(way, "turns above 10 ms", f"{long:.0f} of {taken:.0f} (all <= {bound * 1e3:g} ms)", "0", long == 0)
+
+    async def _large_wave(self, way: str, agents: Agents) -> None:
+        call, pid = await self._cluster.partitions_call(LARGE_PARTITIONS), (await self._cluster.pids())["leader"]
+        await agents.until_quiet()
+        before, sent_bytes = spent(pid), agents.batches_bytes
+        found = await agents.wave(call, 0)
+        await agents.until_quiet()
+        cpu_us = spent(pid).since(before).cpu_ns / 1e3
+        size = (agents.batches_bytes - sent_bytes) / len(found)
+        what = f"{LARGE_PARTITIONS:,} partitions, for each broker"
+        self._tell(way, what, f"{cpu_us / len(found):.0f} us ({size / 1e3:.0f} KB)")
 
     async def _turns(self) -> dict[float, float]:
         """How many turns the leader has taken, by the histogram's bounds."""
