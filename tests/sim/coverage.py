@@ -101,6 +101,7 @@ _HAPPENINGS = (
     "snapshot download broken off",
     "part of a batch given to a follower",
     "part of a batch given to a broker",
+    "brokers answered in slices",
     "lease lapsed",
     "lease renewed",
     "stale broker fetch",

@@ -84,7 +84,7 @@ class ActiveController:
         self._deciding = Deciding(parts, controller, proposals, self.story)
         self.accidents = self._deciding.accidents
         self.answers = Answers(parts, controller)
-        self._feed = BrokerFeed(parts, controller)
+        self.feed = BrokerFeed(parts, controller)
         self._waiting = WaitingRoom()
         self._follow_ups = FollowUps()
         self._transaction = OpenDecision(
@@ -101,7 +101,7 @@ class ActiveController:
         assert self._state.applied == self._log.end, "nothing but the epoch's own first record was appended"
         self.on = True
         self._now_ms = now_ms
-        self._feed.begin(epoch)
+        self.feed.begin(epoch)
         self.marks.begin()
         self._state.begin_proposing()
         self.controller.activate(self._state.committed, now_ms)
@@ -129,7 +129,7 @@ class ActiveController:
             return
         self.on = False
         self.answers.end(why, hint)
-        self._feed.end(Refused(ErrorCode.NOT_CONTROLLER, why, hint))
+        self.feed.end(Refused(ErrorCode.NOT_CONTROLLER, why, hint))
         rest = self._transaction.drop()
         for follow_up in (*self._follow_ups.drain(), *([rest] if rest else [])):
             if follow_up.waiting is not None:
@@ -263,7 +263,7 @@ class ActiveController:
             return
         if then is not None:
             self._follow_ups.add(FollowUp(then, None, now_ms + INTERNAL_DEADLINE_MS))
-        self._feed.serve(event, now_ms)
+        self.feed.serve(event, now_ms)
 
     def _heard(self, contact: BrokerContact) -> Command | None:
         """Decides on a contact, and returns the rest of the decision. While a transaction is open the contact is only noted."""
@@ -300,7 +300,7 @@ class ActiveController:
             self._given_up_if_late(self._transaction.rest)
         self.story.applied(self._state.applied)
         self.answers.send_ready()
-        if self._feed.settle(now_ms):
+        if self.feed.settle(now_ms):
             self.marks.append_if_due(now_ms, wall_ms)
 
     @property
@@ -370,7 +370,7 @@ class ActiveController:
 
     @property
     def has_more_to_do(self) -> bool:
-        if self._feed.has_more_to_do:
+        if self.feed.has_more_to_do:
             return True
         if self._is_far_ahead:
             return False  # the next commit is a turn
@@ -386,6 +386,6 @@ class ActiveController:
             self.answers.next_deadline_ms(),
             self._follow_ups.next_deadline_ms(),
             self._transaction.next_deadline_ms(),
-            self._feed.next_deadline_ms(),
+            self.feed.next_deadline_ms(),
             self.controller.next_deadline_ms(),
         )

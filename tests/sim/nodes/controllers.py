@@ -410,6 +410,7 @@ class SimController:
             self.cluster.draw(self, f"{what}, cut short")
             self.crash(power_cut=self._rng.random() < POWER_CUT_INSIDE_CHANCE)
             return
+        self.cluster.coverage["brokers answered in slices"] += node.active.on and node.active.feed.has_more_to_do
         failed_now = self.disk.failed_flushes > failed_flushes
         hold(
             self._stop_reason is not None or not failed_now,

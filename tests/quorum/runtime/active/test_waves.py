@@ -22,7 +22,7 @@ from quorum.runtime.active.broker_feed import ROUNDED_SHARE
 from quorum.runtime.active.waiting_room import ParkedFetch, ParkedFetches
 from quorum.runtime.inbox import FETCHES_PER_TURN_MAX, Inbox
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched
-from quorum.runtime.protocol.world import BrokerFetch, Event, RaftRequest, ReplyTo, Submission
+from quorum.runtime.protocol.world import BrokerFetch, Event, RaftRequest, Read, ReplyTo, Submission
 from service_kit.process.clock import RealClock
 from tests.quorum.runtime.active.brokers import uuid
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
@@ -155,17 +155,19 @@ def lagging(lone: LoneNode, node_id: NodeId, offset: Offset, reply_to: ReplyTo) 
     return RaftRequest(FetchRequest(replica, lone.node.core.epoch, 1, offset, epoch, chain, 0, 150, 1 << 20), reply_to)
 
 
-def test_a_turn_takes_voters_first_and_then_some_brokers() -> None:
-    """A thousand brokers fetch in the same moment, and then voter 2: the next turn takes the voter, and some of the brokers."""
+def test_a_turn_takes_voters_first_then_some_brokers_then_clients() -> None:
+    """A thousand brokers fetch in the same moment, then a client reads, then voter 2 fetches. The next turn takes the voter,
+    then some of the brokers, then the client: neither waits for the last broker.
+    """
     crowd = Crowd(1)
     inbox = Inbox(crowd.lone.node, RealClock(), deque())
     fetches = [crowd.fetch(101) for _ in range(1_000)]
     for fetch in fetches:
         assert inbox.add(fetch)
-    voter = lagging(crowd.lone, 2, crowd.lone.node.log.end, 1)
-    assert inbox.add(voter)
+    client, voter = Read(1, 1_000), lagging(crowd.lone, 2, crowd.lone.node.log.end, 2)
+    assert inbox.add(client) and inbox.add(voter)
 
-    expected: list[Event] = [voter, *fetches[:FETCHES_PER_TURN_MAX]]
+    expected: list[Event] = [voter, *fetches[:FETCHES_PER_TURN_MAX], client]
     assert list(inbox.take(0)) == expected and inbox.needs_turn
     taken = [event for _ in range(1_000 // FETCHES_PER_TURN_MAX) for event in inbox.take(RealClock().cpu_us())]
     assert taken == fetches[FETCHES_PER_TURN_MAX:] and not inbox.needs_turn
