@@ -1,1 +1,1 @@
-"""What an embedding process hears of the metadata: every swap of the cache, and the assignments of this broker."""
+"""The news of a broker for its data plane: swaps of the cache, and the assignments of this broker's replicas."""

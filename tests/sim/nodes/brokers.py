@@ -410,8 +410,11 @@ class SimBroker:
             epoch = self.session.broker_epoch
             if not self.paused and epoch is not None and self.may_serve() and not self.cluster.is_idle:
                 is_wrong = self._wrong_rng.random() < WRONG_CHANCE
-                make, rng = (wrong_proposal, self._wrong_rng) if is_wrong else (isr_proposal, self._rng)
-                command = make(self.store.image, self.broker_id, epoch, rng)
+                image, is_calm = self.store.image, self.cluster.is_calm
+                if is_wrong:
+                    command = wrong_proposal(image, self.broker_id, epoch, self._wrong_rng)
+                else:
+                    command = isr_proposal(image, self.broker_id, epoch, self._rng, is_calm=is_calm)
                 self.cluster.coverage["wrong ISR proposal"] += is_wrong and command is not None
                 if command is not None:
                     self._propose(command)

@@ -16,14 +16,17 @@ from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.commands import AlterPartition, IsrMember, PartitionAlteration
 
 PROPOSALS_MAX = 8
+CALM_PROPOSALS_MAX = 100
+"""After the faults, when a reassignment must be finished in seconds, and hundreds of partitions wait for their replicas."""
 STRANGER_ID: Final = 998
 WRONG_KINDS: Final = ("without its leader", "twice", "a stranger", "member of an earlier life", "as of an earlier life")
 
 
 def isr_proposal(
-    image: MetadataImage, broker_id: NodeId, broker_epoch: int, rng: random.Random
+    image: MetadataImage, broker_id: NodeId, broker_epoch: int, rng: random.Random, *, is_calm: bool
 ) -> AlterPartition | None:
     """The proposal of `broker_id`, made from its own image, which may be old; None if it finds nothing to mend."""
+    proposals_max = CALM_PROPOSALS_MAX if is_calm else PROPOSALS_MAX
     alterations: list[PartitionAlteration] = []
     for topic_id in image.topics_of_broker(broker_id):
         topic = image.topics_by_id[topic_id]
@@ -39,7 +42,7 @@ def isr_proposal(
             alterations.append(
                 PartitionAlteration(topic_id, partition, state[LEADER_EPOCH], state[PARTITION_EPOCH], members)
             )
-            if len(alterations) >= PROPOSALS_MAX:
+            if len(alterations) >= proposals_max:
                 break
     return AlterPartition(broker_id, broker_epoch, tuple(alterations)) if alterations else None
 
