@@ -125,6 +125,12 @@ class Options(NamedTuple):
     answers_per_turn: int = 64
     """How many waiting brokers a turn answers."""
 
+    watcher_chance: float = 0.0
+    """How often a watcher reports the end of a broker's process; 0: nothing outlives a broker's process."""
+
+    agent_kill_every_ms: float = 0.0
+    """How long the agent of a broker that serves lives, on average, until it is killed; 0: for ever."""
+
     poison_every_ms: float = 0.0
     """How often a bug makes an active controller append a batch that nobody else can apply."""
 
@@ -409,6 +415,13 @@ def _waves(drawn: Options, rng: random.Random) -> Options:
     return drawn._replace(wake_at_once=rng.choice((0, 1)), answers_per_turn=rng.choice((1, 2)))
 
 
+def _watchers(drawn: Options, rng: random.Random) -> Options:
+    """Watchers report the ends of brokers' processes, and data planes live on."""
+    if not drawn.brokers or rng.random() >= 0.4:
+        return drawn
+    return drawn._replace(watcher_chance=rng.choice((0.3, 1.0)), agent_kill_every_ms=rng.uniform(500.0, 4_000.0))
+
+
 _LATER: Final = (
     _rot,
     _splits,
@@ -425,5 +438,6 @@ _LATER: Final = (
     _poisons,
     _directories,
     _waves,
+    _watchers,
 )
 """One step after the other: a later one sees what the earlier ones have drawn."""

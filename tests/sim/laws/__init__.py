@@ -9,6 +9,7 @@
     eligible    eligible leader replicas, as far as metadata can show    M13
     directories log directories, and the replicas in them                M18
     features    levels of features, up and down                          M14 - M16
+    deaths      processes of brokers that are known to have ended        M19
     policies    the controllers' rules about topics and configs          M12
     placement   the replicas of new partitions                           M17
     proposals   the ISR proposals granted to leaders of partitions       M2, M4, M5
@@ -39,6 +40,7 @@ from tests.sim.history import History
 from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.laws.brokers import BrokerLaws
 from tests.sim.laws.clients import ClientLaws
+from tests.sim.laws.deaths import DeathLaws
 from tests.sim.laws.eligible import EligibleLaws
 from tests.sim.laws.features import FeatureLaws
 from tests.sim.laws.metadata import MetadataLaws
@@ -78,6 +80,7 @@ class Laws:
         self.quorum = QuorumLaws(self.history, options, coverage, controllers)
         self.snapshots = SnapshotLaws(self.history)
         self.brokers = BrokerLaws(self.history, options, coverage, brokers, self.quorum.following.spoke_majority_ms)
+        self.deaths = DeathLaws(coverage, brokers)
         self.directories = DirectoryLaws(coverage)
         self.metadata = MetadataLaws(coverage, self.brokers.has_applied, self.directories)
         self.reassignments = self.metadata.reassignments
@@ -136,6 +139,7 @@ class Laws:
             self.quorum.committed(step)
             self.metadata.committed(step)
             self.modes.committed(step)
+            self.deaths.committed(step)
             self.eligible.committed(step)
             self.directories.committed(step)
             self.features.committed(step)

@@ -256,7 +256,7 @@ class BrokerLaws:
             known[broker_id] = broker.broker_epoch, broker.fenced
             if not broker.fenced and sessions.of(broker_id, broker.broker_epoch) is None:
                 raise LawBroken("M8 Tracked", f"c{term.node_id} would not notice that b{broker_id} is silent")
-            if broker.fenced and was == (broker.broker_epoch, False):
+            if broker.fenced and was == (broker.broker_epoch, False) and not broker.dead:
                 self._check_silent(term, broker_id, broker.broker_epoch, now_ms)
 
     def _check_silent(self, term: _Term, broker_id: NodeId, broker_epoch: int, now_ms: float) -> None:
@@ -282,7 +282,14 @@ class BrokerLaws:
 
     def _check_lease(self, broker: "SimBroker") -> None:
         """No broker serves partitions already led by others without knowing it."""
-        session = broker.session
+        session, plane = broker.session, broker.dying.data_plane
+        if plane is not None and broker.dying.serves():
+            end = self._led_away.get((broker.broker_id, plane.broker_epoch), 0)
+            hold(
+                plane.offset >= end,
+                "L Lease",
+                f"{broker.name} lost its leaders at {end}, and the data plane beside it still serves",
+            )
         if not broker.is_up or session.broker_epoch is None:
             return
         end = self._led_away.get((broker.broker_id, session.broker_epoch), 0)

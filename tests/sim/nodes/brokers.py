@@ -54,6 +54,7 @@ from tests.sim.laws import hold
 from tests.sim.nodes.controllers import Make, SimController
 from tests.sim.nodes.directories import Directories
 from tests.sim.nodes.downloading import Download
+from tests.sim.nodes.dying import Dying
 from tests.sim.nodes.leading import isr_proposal, wrong_proposal
 from tests.sim.nodes.releases import Release
 from tests.sim.world.clock import Clock
@@ -102,6 +103,7 @@ class SimBroker:
         self._timer = 0
         self.directories = Directories(self)
         self._release = Release(cluster, self.name)
+        self.dying = Dying(self)
         self._turn = 0
         self._target: SimController = cluster.controllers[0]
         self._asleep: list[Input] = []
@@ -129,6 +131,7 @@ class SimBroker:
         self._asleep.clear()
         self.clock.reboot()
         self._release.restarted()
+        self.dying.booted()
         self.incarnation_id = self._rng.randbytes(16)
         self._turn = self._rng.randrange(len(self.cluster.controllers))
         self._target = self.cluster.controllers[self._turn]
@@ -191,6 +194,7 @@ class SimBroker:
         self.cluster.coverage["broker crash"] += 1
         self.disk = self.disk.crash(self.cluster.rng) if power_cut else self.disk.kill()
         self.heal()
+        self.dying.ended(power_cut=power_cut)
         self.cluster.faults.restart_broker_later(self)
 
     def heal(self) -> None:
@@ -294,6 +298,7 @@ class SimBroker:
                 self.is_up = False
                 self.store.close()
                 self.disk.kill()
+                self.dying.ended(power_cut=False)
                 gave_up = reason.startswith("not registered within")  # a long outage, from its very start on
                 # The level rose while the registration of an old release was on its way.
                 gave_up |= "UNSUPPORTED_VERSION" in reason and self._release.was_overtaken()
@@ -390,6 +395,7 @@ class SimBroker:
             part_position=request.part_position,
         )
         sent_ms = self.clock.now_ms()
+        self.dying.last_fetch = fetch
 
         def convert(answer: Answer) -> Input:
             if isinstance(answer, Refused):
