@@ -87,10 +87,12 @@ class Poisoning:
         batch = node.log.seal(records, node.core.epoch, wall_ms)
         self._history.skips.poisoned(batch, effect)
         try:
-            node._writer.append_proposal(batch, now_ms)
+            node._guarded(node._writer.append_proposal, batch, now_ms)
         except Refused:
             pass  # the disk is full, and the leader resigns
         else:
+            if node.stopped is not None:
+                return  # the disk failed under a new segment
             node.state.propose(staged, batch)
             self._cluster.coverage["poison batch"] += 1
         node.turn((Tick(),), now_ms, wall_ms)
