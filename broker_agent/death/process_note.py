@@ -27,7 +27,7 @@ BOOT_ID_PATH: Final = Path("/proc/sys/kernel/random/boot_id")
 NOWHERE: Final = "none"
 INSIDE: Final = "inside"
 BESIDE: Final = "beside"
-"""Where the data of a broker are served: by no process, by the broker's own process, or by a process beside it."""
+"""The server of a broker's data: no process, the broker's own process, or a process beside it."""
 
 
 class FileId(NamedTuple):

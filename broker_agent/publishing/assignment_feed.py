@@ -35,7 +35,7 @@ BURST: Final = 256
 """How many assignments a stream yields before other tasks of the event loop run."""
 
 IsCurrent: TypeAlias = Callable[[MetadataImage], bool]
-"""Tells whether the image shows the cluster as it is now, and not as it was when this broker was last there."""
+"""Tells whether the image shows the present cluster, and not the cluster at the end of this broker's last process."""
 
 
 class AssignmentFeed:

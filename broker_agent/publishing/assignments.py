@@ -1,4 +1,4 @@
-"""The assignments of one broker: what its data plane does with each of its replicas. Pure.
+"""The assignments of one broker: the work of the data plane for each replica. Pure.
 
     Lead     this broker leads the partition: accept writes, and serve reads
     Follow   another broker leads: copy its data

@@ -7,8 +7,8 @@
 *A plain function* is called at the swap itself, in the order of the subscriptions, before the session learns of the new position.
 A plain function gets each swap by itself, and has to return within milliseconds: the event loop waits for it.
 
-*A coroutine function* never holds up the cache, nor another subscriber. Swaps that come while it works are merged into one
-update, which is its next. So at most two updates exist for each subscriber, however slow it is.
+*A coroutine function* never holds up the cache, nor another subscriber. Swaps during the work of the
+subscriber are merged into its next update. So at most two updates exist for each subscriber, however slow it is.
 
 Both have the same guarantee: `before` is the `after` of the last update that the subscriber has taken. A subscriber that raises
 an exception has not taken the update. The update comes again, merged with later swaps: to a plain function at the next swap, to a
@@ -109,7 +109,7 @@ class _Subscription:
         self.pending = update if self.pending is None else self.pending.then(update)
 
     def put_back(self, update: ImageUpdate) -> None:
-        """Keeps an update that was not taken, merged with a newer one if one has come meanwhile."""
+        """Keeps an update for the next try, merged with the newer one if there is one."""
         newer, self.pending = self.pending, update
         if newer is not None:
             self.add(newer)
