@@ -21,6 +21,7 @@ from broker_agent.agent import AgentLoop
 from broker_agent.client import ControllerClient, DownloadSizes
 from broker_agent.config import BrokerConfig
 from broker_agent.death.process_note import BESIDE, INSIDE, NOWHERE, note_of, write_note
+from broker_agent.death.proof import is_served
 from broker_agent.identity import BrokerIdentity
 from broker_agent.metadata_loader import Log
 from broker_agent.metadata_pages import Turns
@@ -32,7 +33,7 @@ from broker_agent.session.lifecycle import BrokerState, Exit
 from broker_agent.session.replica_directories import DirectoryLimits
 from broker_agent.session.session import Session
 from broker_agent.session.session_config import SessionConfig
-from broker_agent.store import BrokerStore
+from broker_agent.store import BrokerStore, forget_incarnations
 from broker_agent.wire import ClusterMetadata, describe
 from metadata_log.disk.failures import DirectoryInUse
 from metadata_log.disk.files import RealDirectory
@@ -110,6 +111,15 @@ def _lock(directory: RealDirectory) -> None:
     directory.lock()
 
 
+def _note_process(config: BrokerConfig, directory: RealDirectory, log: Log, *, is_embedded: bool) -> None:
+    """Notes the locks of this process for watchers. Beside a data plane that serves, this process names no predecessor."""
+    data_plane = data_plane_of(config, is_embedded=is_embedded)
+    write_note(directory, note_of((config.metadata_log_dir,), data_plane))
+    if is_served(config.metadata_log_dir):
+        log.warning("a data plane still serves with leases of the last process: its session has to end first")
+        forget_incarnations(directory)
+
+
 def data_plane_of(config: BrokerConfig, *, is_embedded: bool) -> str:
     """The place in which this broker's data are served."""
     if config.broker_data_plane == NO_DATA_PLANE:
@@ -138,8 +148,7 @@ async def run_broker(
     if started is not None and config.broker_data_plane == NO_DATA_PLANE:
         raise ConfigErrors([_embedded(config)])
     directory, identity = open_directory(config)
-    data_plane = data_plane_of(config, is_embedded=started is not None)
-    write_note(directory, note_of((config.metadata_log_dir,), data_plane))
+    _note_process(config, directory, log, is_embedded=started is not None)
     health, metrics, calls = Health(), Metrics(process=True), CallTallies()
     async with AsyncExitStack() as stack:
         stack.callback(directory.unlock)

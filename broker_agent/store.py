@@ -97,6 +97,13 @@ def read_incarnations(directory: Directory) -> tuple[Uuid, ...]:
     return tuple(data[at : at + _UUID_BYTES] for at in range(0, whole, _UUID_BYTES))
 
 
+def forget_incarnations(directory: Directory) -> None:
+    """Lets the next process register without a predecessor: it waits until the session of the last process is over."""
+    if directory.exists(INCARNATIONS_NAME):
+        directory.remove(INCARNATIONS_NAME)
+        directory.flush()
+
+
 class BrokerStore:
     """One broker's log, snapshots and image. Call `recover` first."""
 

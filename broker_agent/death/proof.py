@@ -89,6 +89,18 @@ def prove_death(path: Path) -> DeathCertificate:
         return _certificate(directory)
 
 
+def is_served(path: Path) -> bool:
+    """True if a data plane beside the broker may serve: its `serving.lock` in the broker's directory cannot be had."""
+    serving = path / SERVING_LOCK_NAME
+    if not serving.exists():
+        return False
+    try:
+        with _locked(serving, None):
+            return False
+    except NoProof:
+        return True
+
+
 def _noted(path: Path) -> tuple[RealDirectory, ProcessNote]:
     if not path.is_dir():
         raise NoProof(f"{path} does not exist")

@@ -108,6 +108,7 @@ _HAPPENINGS = (
     "agent killed while it serves",
     "data plane outlives its agent",
     "no report while a data plane serves",
+    "restart beside a data plane that serves",
     "late fetch of a dead process",
     "death reported",
     "broker process dead in the log",

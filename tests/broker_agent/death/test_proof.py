@@ -21,8 +21,8 @@ from broker_agent.death.process_note import (
     read_note,
     write_note,
 )
-from broker_agent.death.proof import DeathCertificate, NoProof, StillServing, filesystem_of, prove_death
-from broker_agent.store import BrokerStore
+from broker_agent.death.proof import DeathCertificate, NoProof, StillServing, filesystem_of, is_served, prove_death
+from broker_agent.store import BrokerStore, forget_incarnations, read_incarnations
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, write_identity
 from tests.sim.world.disk import MemoryDirectory
@@ -89,6 +89,18 @@ def test_a_data_plane_that_lives_on_prevents_the_proof(tmp_path: Path) -> None:
     with served(tmp_path), served(tmp_path), pytest.raises(StillServing):
         prove_death(tmp_path)
     prove_death(tmp_path)
+
+
+def test_a_living_data_plane_is_seen_by_the_next_process(tmp_path: Path) -> None:
+    """Then the next process names no predecessor: else its partitions would be led elsewhere at once, while they are served."""
+    process = Process(tmp_path, data_plane=BESIDE)
+    assert not is_served(tmp_path)
+    with served(tmp_path):
+        assert is_served(tmp_path)
+    assert not is_served(tmp_path)
+    forget_incarnations(process.directory)
+    forget_incarnations(process.directory)
+    assert read_incarnations(process.directory) == ()
 
 
 def test_a_data_plane_that_never_took_its_lock_proves_nothing(tmp_path: Path) -> None:

@@ -8,13 +8,16 @@ from broker_agent.session.fetch_schedule import FetchSchedule, Sent
 from broker_agent.session.lease import Lease
 from broker_agent.session.lifecycle import FetchAnswered, FetchRequest, Input
 from broker_agent.session.session import Session
+from metadata_log.disk.files import Directory
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import RegisterBroker
 from metadata_log.image.broker_delta import BrokerDelta
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers import broker_commands
 from quorum.controller.protocol.commands import ReportDeath
+from quorum.controller.protocol.feature_gate import require_level
 from tests.sim.mutants.patching import Mutant, patched
+from tests.sim.nodes import dying
 from tests.sim.nodes.dying import Dying
 
 _take = Session._take
@@ -52,11 +55,15 @@ def _let_the_dead_fetch() -> Iterator[None]:
 
 
 def _take_any_report(image: MetadataImage, broker: RegisterBroker, command: ReportDeath) -> None:
-    return
+    require_level(image, 2, "the death of a broker's process")
 
 
 def _see_no_data_plane(self: Dying) -> bool:
     return False
+
+
+def _forget_nothing(directory: Directory) -> None:
+    return
 
 
 BROKER_PROCESSES: dict[str, Mutant] = {
@@ -83,6 +90,10 @@ BROKER_PROCESSES: dict[str, Mutant] = {
     "living-data-plane-is-reported-dead": Mutant(
         "a watcher reports the end of an agent although the data plane beside it still serves",
         lambda: patched(Dying, "holds_serving_lock", _see_no_data_plane),
+    ),
+    "restart-beside-a-living-data-plane": Mutant(
+        "a process names its predecessor although a data plane still serves with leases of the predecessor",
+        lambda: patched(dying, "forget_incarnations", _forget_nothing),
     ),
     "old-death-kills-the-next-process": Mutant(
         "a controller takes a late report about an older process for the death of the registered one",

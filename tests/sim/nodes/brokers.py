@@ -139,6 +139,7 @@ class SimBroker:
         self.guarded(self._start)
 
     def _start(self) -> None:
+        self.dying.opens_directory()
         self.store = BrokerStore(self.disk)
         failed_reads = self.disk.failed_reads
         try:

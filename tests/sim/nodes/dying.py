@@ -12,7 +12,7 @@ reports seconds later, reports twice, or repeats a report about older processes.
 import random
 from typing import TYPE_CHECKING
 
-from broker_agent.store import read_incarnations
+from broker_agent.store import forget_incarnations, read_incarnations
 from metadata_log.format.ids import Offset, Uuid
 from quorum.controller.protocol.commands import ReportDeath, ReportDeathReply
 from quorum.runtime.protocol.requests import MetadataFetch
@@ -63,12 +63,17 @@ class Dying:
         return self.serves()
 
     def booted(self) -> None:
-        """A new process begins; the data plane of the last one stops before."""
-        self.data_plane = None
+        """A new process begins."""
         self.last_fetch = None
         mean_ms = self._broker.cluster.options.agent_kill_every_ms
         if mean_ms > 0.0:
             self._kill_after(self._rng.expovariate(1 / mean_ms), self._broker.boot)
+
+    def opens_directory(self) -> None:
+        """Beside a data plane that still serves, the new process names no predecessor."""
+        if self.serves():
+            self._broker.cluster.coverage["restart beside a data plane that serves"] += 1
+            forget_incarnations(self._broker.disk)
 
     def _kill_after(self, after_ms: float, boot: int) -> None:
         """kill -9 of the agent, as soon as it serves."""
