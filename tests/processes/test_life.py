@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2
 
 from metaquorum import AdminError, MayHaveHappened
 from service_kit.rpc.refusals import Refusal
@@ -107,14 +107,22 @@ async def test_sigint_makes_a_broker_leave_in_order(cluster: Cluster) -> None:
     assert (await cluster.states())[103] == "offline"
 
 
+async def _all_are_fenced(cluster: Cluster) -> bool | None:
+    listed = await cluster.client.list_brokers()
+    return True if all(each.state == broker_pb2.FENCED for each in listed.brokers) else None
+
+
 async def test_restarted_from_disk_everything_is_as_it_was(cluster: Cluster) -> None:
-    """All are killed at once: topics with their ids, configs, digest and offsets come back from the disks."""
+    """All brokers are killed, then all controllers: topics, ids, configs, digest and offsets come back from the disks."""
     await cluster.client.create_topic(
         "orders", partitions=7, replication_factor=3, configs={"retention.ms": "86400000"}
     )
+    for broker in cluster.brokers.values():
+        await cluster.ends(broker)
+    await until(lambda: _all_are_fenced(cluster))  # a death is a record too, and must not come between the two looks
     before = await cluster.client.describe_topic("orders")
     quorum = await cluster.client.describe_quorum((await cluster.leader()).endpoint)
-    for node in cluster.dev.nodes:
+    for node in cluster.controllers.values():
         await cluster.ends(node)
     for node in cluster.controllers.values():
         cluster.dev.start(node.name)

@@ -149,6 +149,8 @@ async def test_daemons_behind_slow_links_catch_up(tmp_path: Path) -> None:
         await cluster.ends(follower, signal.SIGTERM)
         stood = (await cluster.client.describe_quorum(leader.endpoint)).log_end_offset
         await write(cluster, 2, 6)
+        marked = (await cluster.client.create_snapshot()).offset
+        await until(lambda: is_written(cluster, leader, marked))
         await until(lambda: is_dropped(cluster, leader, stood))
         cluster.dev.start(follower.name)
         cluster.dev.start(broker.name)
@@ -161,6 +163,12 @@ async def test_daemons_behind_slow_links_catch_up(tmp_path: Path) -> None:
         assert (await cluster.client.describe_quorum(leader.endpoint)).epoch == epoch
         roles = {line["role"] for line in said(follower)[lives:] if line["event"] == "role"}
         assert roles <= {"follower", "unattached"}, "it has campaigned"
+
+
+async def is_written(cluster: Cluster, leader: DevNode, end_offset: int) -> bool | None:
+    """Whether the leader has its newest snapshot: a later one would take the place of that which a node downloads."""
+    listed = await cluster.client.list_snapshots(leader.endpoint)
+    return True if any(each.snapshot.end_offset == end_offset for each in listed.snapshots) else None
 
 
 async def is_dropped(cluster: Cluster, leader: DevNode, offset: int) -> bool | None:

@@ -278,7 +278,7 @@ def test_the_figures_of_a_run_are_put_into_a_page(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_seed_with_a_bug_is_one_history() -> None:
     """As without a bug: the same law, after as many events, in this process or another."""
-    hunt = Hunt("unknown-called-refused", 16, 1, 2_000)
+    hunt = Hunt("unknown-called-refused", 3, 1, 2_000)
     here, elsewhere = run_hunt(hunt)[1], next(on_all_cores(run_hunt, [hunt]))[1]
 
     assert here.failure is not None
