@@ -330,4 +330,5 @@ async def _tell(agent: AgentLoop, health: Health) -> None:
             notify(f"STATUS={status}" + ("\nREADY=1" if agent.state is BrokerState.ONLINE else ""))
         notify("WATCHDOG=1")
         with suppress(TimeoutError):
-            await asyncio.wait_for(agent.changed(), WATCHDOG_INTERVAL_S)
+            async with asyncio.timeout(WATCHDOG_INTERVAL_S):
+                await agent.changed()

@@ -171,7 +171,8 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
         wait_ms = min(max(request.max_wait_ms, 0), MAX_WAIT_MS)
         if wait_ms and self._broker.cache.current.offset < request.min_offset:
             try:
-                await asyncio.wait_for(self._broker.applied(request.min_offset), wait_ms / 1_000)
+                async with asyncio.timeout(wait_ms / 1_000):
+                    await self._broker.applied(request.min_offset)
             except TimeoutError:
                 return  # the caller compares the offset again
 
