@@ -5,9 +5,13 @@ from typing import Any
 import pytest
 from quorum_rpc.v1 import admin_pb2
 
+from metadata_log.format.ids import NO_LEADER
 from metadata_log.format.records import (
+    ELR_VERSION,
+    EXTERNAL_DATA_PLANE,
     FENCED_MODE,
     METADATA_VERSION,
+    NO_DATA_PLANE,
     AbortTransaction,
     BeginTransaction,
     BrokerMode,
@@ -16,6 +20,7 @@ from metadata_log.format.records import (
     EndTransaction,
     FeatureLevel,
     Partition,
+    PartitionChange,
     Record,
     RegisterBroker,
     RequestOutcome,
@@ -158,6 +163,22 @@ def test_a_log_that_breaks_a_law_of_the_simulator() -> None:
     """Broker 101 was fenced by an operator, and is online in the image."""
     (broken,) = laws(log=[*LOG, BrokerMode(101, FENCED_MODE)])
     assert "M10 KeptOut" in broken
+
+
+@pytest.mark.parametrize(("data_plane", "breaks"), [(NO_DATA_PLANE, False), (EXTERNAL_DATA_PLANE, True)])
+def test_a_broker_without_a_data_plane_has_lost_nothing(data_plane: str, breaks: bool) -> None:
+    """Broker 101 is the last of an ISR, ends without a clean shutdown, and registers as a new process that stays in the ISR."""
+    process = BROKER._replace(data_plane=data_plane)
+    broken = laws(
+        log=[
+            [FeatureLevel(METADATA_VERSION, 2), FeatureLevel(ELR_VERSION, 1), process],
+            BrokerRegistrationChange(101, 2, fenced=False),
+            [Topic("t1", LARGE), Partition(LARGE, 0, (101,), (101,), (), (), 101, 0, 0, 0)],
+            [PartitionChange(LARGE, 0, leader=NO_LEADER), BrokerRegistrationChange(101, 2, fenced=True)],
+            process._replace(incarnation_id=bytes([1]) * 16),
+        ]
+    )
+    assert ["M13 CrashedIsNotSafe" in each for each in broken] == [True] * breaks
 
 
 def test_an_answer_that_is_older_than_what_had_ended() -> None:

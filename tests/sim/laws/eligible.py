@@ -5,6 +5,7 @@ The observer knows for each partition which replicas are *safe*: they have every
     a leader with a large enough ISR     the high watermark may move: the members of the ISR are safe, and nobody else
     a smaller ISR, or no leader          the high watermark stands: safe replicas stay safe, and new members of the ISR are too
     a process that follows a crash       its broker may have lost the end of its logs: it is safe nowhere
+                                         (a broker without a data plane has nothing to lose)
 
 *Large enough* is counted with `min.insync.replicas` and the number of replicas. The observer knows from the brokers themselves
 which process ended with a controlled shutdown.
@@ -19,6 +20,7 @@ Example: 1. orders-0 has the ISR (101, 102), and `min.insync.replicas` is 2. 2. 
 from metadata_log.format.ids import NO_LEADER, NodeId, Uuid
 from metadata_log.format.partition_state import ADDING, ELR, ISR, LEADER, REMOVING, REPLICAS, PartitionState
 from metadata_log.format.records import (
+    NO_DATA_PLANE,
     RECOVERING,
     Config,
     Partition,
@@ -78,6 +80,8 @@ class EligibleLaws:
         broker_id = record.broker_id
         before = step.before.brokers.get(broker_id)
         is_new = before is not None and before.incarnation_id != record.incarnation_id
+        if before is not None and before.data_plane == record.data_plane == NO_DATA_PLANE:
+            return  # nobody has written records that its replicas could have lost
         if before is None or not is_new or (broker_id, before.broker_epoch) in self._clean_ends:
             self._coverage["broker registered after a clean shutdown"] += is_new
             return
