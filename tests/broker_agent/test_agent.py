@@ -30,9 +30,11 @@ from metadata_log.format.partition_state import ISR
 from metadata_log.format.records import (
     EXTERNAL_DATA_PLANE,
     NO_DATA_PLANE,
+    RECOVERED,
     BrokerRegistrationChange,
     Endpoint,
     Partition,
+    RemoveTopic,
     Topic,
     Voter,
     Voters,
@@ -440,6 +442,28 @@ async def test_any_broker_answers_for_the_cluster(controller: FakeController, st
         status = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=5)
         assert (status.broker_id, status.state) == (4, BrokerState.ONLINE)
         assert status.digest == controller.history.image.digest_bytes
+
+
+async def test_the_log_of_a_broker_tells_what_an_update_has_deleted_and_which_listeners_differ(
+    controller: FakeController, start: Start
+) -> None:
+    """One line for each update that deletes partitions, with their number; a warning for each listener that some brokers lack."""
+    process = start()
+    await process.reaches(BrokerState.ONLINE)
+    a = b"a" * 16
+    controller.write(Topic("a", a), *[Partition(a, n, (4,), (4,), (), (), 4, RECOVERED, 0, 0) for n in range(3)])
+    await process.applies(controller.history.end)
+    assert process.log.said("partitions deleted") == []
+    controller.write(RemoveTopic("a", a))
+    await process.applies(controller.history.end)
+    assert process.log.said("partitions deleted") == [{"count": 3, "first": "a"}]
+
+    assert process.log.said("brokers without a listener that others have") == []
+    endpoints = (Endpoint("PLAINTEXT", "b5", 9092), Endpoint("TLS", "b5", 9093))
+    controller.write(registration(5, b"5" * 16, endpoints)._replace(fenced=False))
+    await process.applies(controller.history.end)
+    (warned,) = process.log.said("brokers without a listener that others have")
+    assert (warned["listener"], warned["brokers"]) == ("TLS", (4,))
 
 
 async def test_a_broker_that_is_not_registered_answers_no_client(controller: FakeController, start: Start) -> None:

@@ -221,6 +221,35 @@ def as_told(view: MetadataView, listener: str) -> dict[str, Any]:
     return {"topics": [*view.all_topics()], "nodes": nodes, "partitions": partitions}
 
 
+def check_look_ups(view: MetadataView, image: MetadataImage, listener: str) -> None:
+    """Each question about one topic or partition, also about those that are not there, against the twin's records."""
+    reachable = twin(image, listener)["nodes"]
+    alive = {
+        each.broker_id for each in image.canonical_records() if isinstance(each, RegisterBroker) and not each.fenced
+    }
+    assert view.alive_brokers().keys() == alive
+    for record in image.canonical_records():
+        match record:
+            case Topic(name, its_id):
+                count = view.partition_count(name)
+                assert count is not None and view.contains(name)
+                assert (view.topic_id(name), view.topic_name(its_id)) == (its_id, name)
+                assert not any(view.contains(name, number) for number in (-1, count))
+                assert view.partition_info(name, count, listener) is None
+                assert view.replica_endpoints(name, count, listener) == {}
+            case Partition(its_id, number, replicas):
+                of = view.topic_name(its_id)
+                assert of is not None and view.contains(of, number)
+                found = view.replica_endpoints(of, number, listener)
+                assert {each: (node.host, node.port) for each, node in found.items()} == {
+                    each: reachable[each] for each in replicas if each in reachable
+                }
+                assert view.offline_replicas(of, number) == tuple(each for each in replicas if each not in alive)
+    assert not view.contains("nowhere") and view.partition_info("nowhere", 0, listener) is None
+    assert view.topic_id("nowhere") is None and view.topic_name(b"n" * 16) is None
+    assert view.partition_count("nowhere") is None
+
+
 def step(cluster: Cluster, rng: random.Random, names: list[str]) -> MetadataRecord | None:
     """One random change that fits."""
     image = cluster.image
@@ -267,6 +296,7 @@ def test_the_cache_says_what_the_twin_says_at_every_offset() -> None:
             assert {tuple(each) for each in swapped.deleted} == gone_before - here
             for listener in ("PLAIN", "TLS"):
                 assert as_told(cluster.view(), listener) == twin(cluster.image, listener)
+                check_look_ups(cluster.view(), cluster.image, listener)
 
 
 def test_a_swap_by_difference_is_as_good_as_one_by_deltas() -> None:

@@ -7,6 +7,7 @@ from quorum_rpc.v1 import broker_pb2, client_pb2
 
 from broker_agent.cluster_pages import RESOURCES_MAX
 from broker_agent.metadata_pages import PAGE_BYTES_MAX
+from broker_agent.session.lifecycle import BrokerState
 from broker_agent.wire import ClusterMetadata
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import (
@@ -146,17 +147,37 @@ async def test_too_many_resources_are_refused() -> None:
     assert "send several requests" in (await refusal_of(configs(cluster_of(a=1), *many))).message
 
 
-async def test_a_broker_whose_lease_has_lapsed_tells_clients_nothing() -> None:
-    """And a broker that has not applied the wanted offset says so."""
+CLIENTS_CALLS = [method.name for method in client_pb2.DESCRIPTOR.services_by_name["ClusterMetadataService"].methods]
+
+
+def asked(service: ClusterMetadata, name: str, **fields: Any) -> Any:
+    """A call of the method with this name."""
+    request = getattr(client_pb2, f"{name}Request")(**fields)
+    return getattr(service, name)(request, Context(request))
+
+
+@pytest.mark.parametrize("name", [name for name in CLIENTS_CALLS if name != "BrokerStatus"])
+async def test_a_broker_that_may_not_serve_answers_no_client(name: str) -> None:
+    """Whatever the client asks, also by a method of tomorrow: a broker that is fenced, or whose lease has lapsed, names its state
+    and the reason. It says so before it says that it has not applied the wanted offset."""
     here = Broker(cluster_of(a=1))
     service = ClusterMetadata(here, LISTENER)
-    asks: list[tuple[Any, Any]] = [
-        (service.ClusterStatus, client_pb2.ClusterStatusRequest()),
-        (service.Configs, client_pb2.ConfigsRequest()),
-    ]
-    for ask, request in asks:
-        here.serves = False
-        assert await code_of(ask(request, Context(request))) is ErrorCode.BROKER_NOT_AVAILABLE
-        here.serves = True
-        request.min_offset = 10**9
-        assert await code_of(ask(request, Context(request))) is ErrorCode.NOT_READY
+    assert (await asked(service, name)).generation == 3
+    here.serves = False
+    for state in (BrokerState.OFFLINE, BrokerState.FENCED, BrokerState.STOPPING, BrokerState.ONLINE):
+        here.state = state
+        here.lease_lapsed = state is BrokerState.ONLINE
+        refusal = await refusal_of(asked(service, name, min_offset=10**9))
+        assert refusal.reason == "BROKER_NOT_AVAILABLE"
+        assert f"broker 1 is {state.name.lower()}" in refusal.message and "it was told so" in refusal.message
+    here.serves = True
+    assert await code_of(asked(service, name, min_offset=10**9)) is ErrorCode.NOT_READY
+
+
+async def test_a_broker_in_any_state_tells_its_own_status() -> None:
+    """Operators and probes ask for it when something is wrong."""
+    here = Broker(cluster_of(a=1))
+    here.serves = False
+    for state in BrokerState:
+        here.state = state
+        assert (await asked(ClusterMetadata(here, LISTENER), "BrokerStatus")).state == state.value

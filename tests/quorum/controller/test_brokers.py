@@ -329,6 +329,32 @@ def test_contact_keeps_a_broker_unfenced_and_silence_does_not() -> None:
     assert cluster.image.brokers[1].fenced
 
 
+def test_only_a_fetch_keeps_a_session() -> None:
+    """1. Broker 0 fetches no more. It still proposes ISRs, asks for producer ids, and registers its process once more: each of
+    these is answered.  2. When its session is over, broker 0 is fenced all the same. Only the fetch is the heartbeat."""
+    cluster = Cluster(3)
+    cluster.assign("t", (0, 1))
+    epoch = cluster.image.brokers[0].broker_epoch
+    begun_ms = cluster.now_ms
+    while cluster.now_ms < begun_ms + SESSION_MS - 1_000:
+        cluster.now_ms += 1_000
+        for other in (1, 2):
+            cluster.contact(other)
+        cluster.ask(AllocateProducerIds(0, epoch), AllocateProducerIdsReply)
+        state = cluster.partitions("t")[0]
+        members = (IsrMember(0, epoch), IsrMember(1, cluster.image.brokers[1].broker_epoch))
+        alteration = PartitionAlteration(state.topic_id, 0, state.leader_epoch, state.partition_epoch, members)
+        cluster.run(AlterPartition(0, epoch, (alteration,)))
+        cluster.run(registration(0))
+        assert cluster.controller.due(cluster.image, cluster.now_ms) is None
+    cluster.now_ms = begun_ms + SESSION_MS
+    due = cluster.controller.due(cluster.image, cluster.now_ms)
+    assert due == FenceExpiredBrokers()
+    cluster.run(due)
+    assert cluster.image.brokers[0].fenced
+    assert cluster.leaders("t") == [1]
+
+
 def test_a_stall_is_credited() -> None:
     """What this process slept through is nobody's silence (KAFKA-15019)."""
     cluster = Cluster(1)
