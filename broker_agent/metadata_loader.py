@@ -18,7 +18,7 @@ import gc
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from broker_agent.cache import MetadataCache
 from broker_agent.client import SnapshotPiece, SnapshotUnavailable
@@ -41,9 +41,15 @@ from metadata_log.format.ids import OffsetAndEpoch, Uuid
 from metadata_log.format.records import Voters
 from metadata_log.image.changes import Changes
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.packed_check import check_packed
 from metadata_log.image.replay import AppliedSkipped, ReplayStopped
 from service_kit.process.endpoints import HostPort
 from service_kit.process.switches import frequent_switches
+
+CHECKED_AT_ONCE: Final = 2_000
+"""How many packed partitions are checked in one step in the background: about 4 ms."""
+CHECK_REST_S: Final = 0.05
+"""How long the check rests after each step: so it takes a tenth of a core."""
 
 T = TypeVar("T")
 
@@ -117,6 +123,7 @@ class MetadataLoader:
         gc.freeze()  # the loaded image stays, so no garbage collection needs to walk it again
         others = tuple(each for each in recovered.previous_incarnations if each != incarnation)
         self._feed(StoreRecovered(recovered.position, others, recovered.clean_broker_epoch))
+        self._spawn(self._check(recovered.image))
 
     async def note_registered(self, incarnation: Uuid) -> None:
         """Notes that earlier processes of this store are no longer registered."""
@@ -161,12 +168,32 @@ class MetadataLoader:
         self._log.info("snapshot loaded", snapshot=str(end), image=repr(step.image))
         self._settle(step)
         gc.freeze()
+        self._spawn(self._check(step.image))
 
     def _install_in_store(self, end: OffsetAndEpoch) -> _Step:
         """Loads a complete snapshot on the store's thread."""
         self._store.install(end)
         changes = Changes.between(self._cache.current.image, self._store.image)
         return _Step(self._store.position, self._store.image, changes, self._store.voters, None)
+
+    async def _check(self, image: MetadataImage) -> None:
+        """Checks the packed partitions of an image that was just loaded, a few at a time, and drops the store if one is wrong."""
+        runs = check_packed(image)
+
+        def step() -> bool:
+            checked = 0
+            for partitions in runs:
+                checked += partitions
+                if checked >= CHECKED_AT_ONCE:
+                    return True
+            return False
+
+        loop = asyncio.get_running_loop()
+        try:
+            while await loop.run_in_executor(self._snapshot_thread, step):
+                await asyncio.sleep(CHECK_REST_S)
+        except LogFormatError as e:
+            self._feed(StoreBroken(f"a partition in the snapshot is wrong, although its bytes are whole: {e}"))
 
     async def reset(self, reason: str) -> None:
         self._tell_of_drop(reason)

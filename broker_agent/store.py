@@ -34,12 +34,13 @@ from metadata_log.format.codec import decode_record
 from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import Offset, OffsetAndEpoch, Uuid
 from metadata_log.format.records import KRaftVersion, SkippedBatch, Voters
-from metadata_log.image.metadata_image import MetadataImage, Provenance
+from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.replay import Replay, ReplayResult
 from metadata_log.store.log import Log
 from metadata_log.store.log_config import LogConfig
 from snapshots.format import SnapshotMeta
-from snapshots.reader import read_runs, unreadable_is_damaged
+from snapshots.loader import load_packed
+from snapshots.reader import unreadable_is_damaged
 from snapshots.store import SnapshotStore
 
 METADATA_DIRECTORY: Final = "@metadata"
@@ -190,15 +191,15 @@ class BrokerStore:
         for info in reversed(self._snapshots.list()):
             try:
                 with unreadable_is_damaged():
-                    return self._load(self._snapshots.read_meta(info.end))
+                    return self._load(info.end)
             except LogFormatError:
                 continue
         return None
 
-    def _load(self, meta: SnapshotMeta) -> SnapshotMeta:
-        """Replaces the image by that of a verified snapshot."""
-        provenance = Provenance(meta.end.offset, meta.end.epoch, meta.timestamp_ms)
-        self._replay.load_snapshot(read_runs(self._metadata, meta.end), provenance)
+    def _load(self, end: OffsetAndEpoch) -> SnapshotMeta:
+        """Replaces the image by that of a snapshot, which is verified."""
+        meta, image = load_packed(self._metadata, end)
+        self._replay.install(image)
         self._base_voters = meta.voters
         return meta
 
@@ -318,7 +319,7 @@ class BrokerStore:
         meta = self._snapshots.complete_part(end)
         present, self._replay = self._replay, Replay()
         try:
-            self._load(meta)
+            self._load(end)
         except LogFormatError:
             self._replay = present
             self._snapshots.drop([end])

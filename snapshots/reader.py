@@ -6,6 +6,7 @@ Snapshots come from the node's own disk and from controllers of its cluster.
 
     read_snapshot    verifies the whole file before it returns the first record
     verify_snapshot  the same for a node, which believes the hashes in the columns of partitions
+    load_packed      verifies and loads in one pass (`loader`): for the start of a broker
     read_runs        checks CRCs and chain while it reads, partitions in runs: for files that were verified before
     read_meta        reads only the first two batches and the footer, with their CRCs: for verified files
 """
@@ -177,39 +178,64 @@ def _verified(
         file.close()
 
 
-def _verify(file: File, path: str, end: OffsetAndEpoch, hashes_of: HashesOf) -> tuple[SnapshotFooter, SnapshotMeta]:
-    header: SnapshotHeader | None = None
-    quorum: tuple[int, Voters] | None = None
-    footer: SnapshotFooter | None = None
-    total, count, offset = 0, 0, 0
+class Parts:
+    """The control batches of a snapshot, filled in by `data_batches`."""
+
+    def __init__(self, end: OffsetAndEpoch) -> None:
+        self.end = end
+        self.header: SnapshotHeader | None = None
+        self.quorum: tuple[int, Voters] | None = None
+        self.footer: SnapshotFooter | None = None
+
+    def whole(self, path: str, size: int) -> tuple[SnapshotFooter, SnapshotMeta]:
+        """Return the content of all parts. Raises SnapshotCorrupt: one of them is missing."""
+        header, quorum, footer = self.header, self.quorum, self.footer
+        if header is None or quorum is None or footer is None:
+            raise SnapshotCorrupt.at(path, size, "the file ends before its footer")
+        meta = SnapshotMeta(self.end, header.last_contained_log_timestamp_ms, footer.chain, quorum[1], quorum[0])
+        return footer, meta
+
+
+def data_batches(file: File, path: str, parts: Parts) -> Iterator[tuple[int, Batch]]:
+    """Read the batches with records, each with its position, and check the order of all batches. `parts` gets the others.
+
+    Raises:
+        SnapshotCorrupt: the file is damaged, or a batch is not where it should be.
+    """
+    end, offset = parts.end, 0
     for position, batch in batches_of(file, path):
-        if footer is not None:
+        if parts.footer is not None:
             raise SnapshotCorrupt.at(path, position, "something follows the footer")
         if batch.base_offset != offset or batch.epoch != end.epoch:
             raise SnapshotCorrupt.at(
                 path, position, f"a batch {batch} where offset {offset} of epoch {end.epoch} is expected"
             )
         offset = batch.end_offset
-        if header is None:
-            header = _header(batch, end, path, position)
-        elif quorum is None:
-            quorum = _quorum(batch, path, position)
+        if parts.header is None:
+            parts.header = _header(batch, end, path, position)
+        elif parts.quorum is None:
+            parts.quorum = _quorum(batch, path, position)
         elif batch.is_control:
-            footer = _footer(batch, path, position)
+            parts.footer = _footer(batch, path, position)
         else:
-            hashed, number = _hash_records(batch, path, position, hashes_of)
-            total += hashed
-            count += number
-        if {batch.first_timestamp_ms, batch.last_timestamp_ms} != {header.last_contained_log_timestamp_ms}:
+            yield position, batch
+        if {batch.first_timestamp_ms, batch.last_timestamp_ms} != {parts.header.last_contained_log_timestamp_ms}:
             raise SnapshotCorrupt.at(path, position, "the batch has another time than the header")
-    if header is None or quorum is None or footer is None:
-        raise SnapshotCorrupt.at(path, file.size(), "the file ends before its footer")
-    _check_sums(footer, count, digest_to_bytes(total % MODULUS), path, file.size())
-    meta = SnapshotMeta(end, header.last_contained_log_timestamp_ms, footer.chain, quorum[1], quorum[0])
+
+
+def _verify(file: File, path: str, end: OffsetAndEpoch, hashes_of: HashesOf) -> tuple[SnapshotFooter, SnapshotMeta]:
+    parts = Parts(end)
+    total = count = 0
+    for position, batch in data_batches(file, path, parts):
+        hashed, number = _hash_records(batch, path, position, hashes_of)
+        total += hashed
+        count += number
+    footer, meta = parts.whole(path, file.size())
+    check_sums(footer, count, digest_to_bytes(total % MODULUS), path, file.size())
     return footer, meta
 
 
-def _check_sums(footer: SnapshotFooter, count: int, digest: bytes, path: str, position: int) -> None:
+def check_sums(footer: SnapshotFooter, count: int, digest: bytes, path: str, position: int) -> None:
     """Compare count and digest with the footer.
 
     The footer's digest was kept with the image, not computed from the bytes. So only this check finds a record that was
@@ -320,17 +346,27 @@ def _runs(directory: Directory, name: str) -> Iterator[MetadataRecord | Partitio
     file = directory.open(name)
     try:
         for position, batch in batches_of(file, path):
-            if batch.is_control:
-                continue
-            try:
-                for record in decode_batch(batch):
-                    yield run_of(record) if isinstance(record, PartitionColumns) else _known(record, path, position)
-            except (UnsupportedRecord, SnapshotCorrupt):
-                raise
-            except LogFormatError as e:
-                raise SnapshotCorrupt.at(path, position, str(e)) from e
+            if not batch.is_control:
+                yield from pieces_of(batch, path, position, run_of)
     finally:
         file.close()
+
+
+def pieces_of(
+    batch: Batch, path: str, position: int, run: Callable[[PartitionColumns], PartitionRun]
+) -> Iterator[MetadataRecord | PartitionRun]:
+    """Read the records of one data batch, partitions in runs.
+
+    Raises:
+        SnapshotCorrupt, UnsupportedRecord: as `read_runs`.
+    """
+    try:
+        for record in decode_batch(batch):
+            yield run(record) if isinstance(record, PartitionColumns) else _known(record, path, position)
+    except (UnsupportedRecord, SnapshotCorrupt):
+        raise
+    except LogFormatError as e:
+        raise SnapshotCorrupt.at(path, position, str(e)) from e
 
 
 def _known(record: Record | UnknownRecord, path: str, position: int) -> MetadataRecord:

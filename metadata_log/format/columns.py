@@ -8,7 +8,8 @@ Example: three partitions have the replicas (101, 102, 103), (102, 103, 101) and
 their column is `01 03`. The ids need two bytes each, because 128 is the first number that does not fit into one byte with a sign,
 but 103 fits: so their column is `01` and nine bytes. The leader epochs are all zero, and their column has no bytes.
 
-Reading a column costs one call for all its numbers, and a list costs one step of `zip`.
+Reading a column costs one call for all its numbers, and a list costs one step of `zip`. Numbers and lists in the middle of a
+column are read without the others (`numbers_between`, `lists_between`).
 """
 
 import sys
@@ -62,6 +63,30 @@ def unpack_numbers(data: bytes, count: int) -> Sequence[int]:
     return numbers
 
 
+def check_numbers(data: bytes, count: int) -> None:
+    """Check that the column has `count` numbers, without reading them.
+
+    Raises:
+        LogFormatError: as `unpack_numbers`.
+    """
+    size = data[0] if data else 0
+    if data and (size not in _TYPE_CODES or len(data) not in (1 + size, 1 + size * count)):
+        unpack_numbers(data, count)
+
+
+def numbers_between(data: bytes, start: int, stop: int) -> Sequence[int]:
+    """Return the numbers `start` to `stop` (exclusive) of a column that `check_numbers` has accepted."""
+    if not data:
+        return [0] * (stop - start)
+    size = data[0]
+    if len(data) == 1 + size:
+        return [int.from_bytes(data[1:], "big", signed=True)] * (stop - start)
+    numbers = array(_TYPE_CODES[size], data[1 + size * start : 1 + size * stop])
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
+
+
 def pack_lists(lists: Sequence[Sequence[int]]) -> ListColumn:
     """Pack lists of numbers."""
     return ListColumn(pack_numbers([*map(len, lists)]), pack_numbers([*chain.from_iterable(lists)]))
@@ -78,11 +103,44 @@ def unpack_lists(
     sizes = unpack_numbers(column.sizes, count)
     total = sum(sizes)
     if min(sizes, default=0) < 0 or total > numbers_max:
-        raise LogFormatError(f"lists with {total} numbers, or with a negative size; {numbers_max} are possible")
+        raise LogFormatError(_bad_sizes(total, numbers_max))
     numbers = iter(shared(unpack_numbers(column.numbers, total)))
     if count and total == count * sizes[0] == count * max(sizes):
         return zip(*[numbers] * sizes[0], strict=True) if total else [()] * count
     return _cut(numbers, sizes)
+
+
+def check_lists(column: ListColumn, count: int, numbers_max: int) -> int:
+    """Check that the column has `count` lists, without making them, and return how many numbers they have together.
+
+    Raises:
+        LogFormatError: as `unpack_lists`.
+    """
+    sizes = unpack_numbers(column.sizes, count)
+    total = sum(sizes)
+    if min(sizes, default=0) < 0 or total > numbers_max:
+        raise LogFormatError(_bad_sizes(total, numbers_max))
+    check_numbers(column.numbers, total)
+    return total
+
+
+def lists_between(
+    column: ListColumn, start: int, stop: int, shared: Callable[[Sequence[int]], Iterable[int]] = iter
+) -> Iterable[tuple[int, ...]]:
+    """Return the lists `start` to `stop` (exclusive) of a column that `check_lists` has accepted."""
+    data = column.sizes
+    if not data or len(data) == 1 + data[0]:
+        size = int.from_bytes(data[1:], "big")
+        if not size:
+            return [()] * (stop - start)
+        return zip(*[iter(shared(numbers_between(column.numbers, start * size, stop * size)))] * size, strict=True)
+    first = sum(numbers_between(data, 0, start))
+    sizes = numbers_between(data, start, stop)
+    return _cut(iter(shared(numbers_between(column.numbers, first, first + sum(sizes)))), sizes)
+
+
+def _bad_sizes(total: int, numbers_max: int) -> str:
+    return f"lists with {total} numbers, or with a negative size; {numbers_max} are possible"
 
 
 def _cut(numbers: Iterator[int], sizes: Sequence[int]) -> list[tuple[int, ...]]:

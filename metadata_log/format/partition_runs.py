@@ -30,12 +30,13 @@ from metadata_log.format.partition_state import (
     NodeIds,
     PartitionState,
     are_sound_replicas,
-    intern_directories,
     misfit,
     partition_of,
+    shared_directories,
     shared_ids,
     shared_lists,
     shared_states,
+    shared_uuids,
 )
 from metadata_log.format.records import ListColumn, Partition, PartitionColumns
 
@@ -47,7 +48,8 @@ HASHES_BYTES: Final = 32
 _LISTS: Final = 7
 _NUMBERS: Final = 4
 """How many columns of lists and of numbers a record has."""
-_NO_IDS: Final = ListColumn(b"", b"")
+NO_IDS: Final = ListColumn(b"", b"")
+"""The column of empty lists; as the column of ISRs: each ISR equals the replicas."""
 
 
 class PartitionRun(NamedTuple):
@@ -84,7 +86,7 @@ def columns_of(run: PartitionRun) -> PartitionColumns:
     numbers: dict[Uuid, int] = {}
     for each in chain.from_iterable(directories):
         numbers.setdefault(each, len(numbers))
-    isrs = _NO_IDS if isr == replicas else pack_lists(isr)
+    isrs = NO_IDS if isr == replicas else pack_lists(isr)
     return PartitionColumns(
         run.topic_id,
         run.first,
@@ -111,16 +113,9 @@ def run_of(record: PartitionColumns) -> PartitionRun:
         LogFormatError: the columns do not fit each other, or a partition cannot be in its state.
     """
     count = record.partition_count
-    if not 0 < count <= RUN_PARTITIONS_MAX or record.first < 0 or len(record.hashes) != HASHES_BYTES:
-        raise LogFormatError(
-            f"a run of {count} partitions from {record.first} with a hash of {len(record.hashes)} bytes"
-        )
-    if len(record.lists) != _LISTS or len(record.numbers) != _NUMBERS:
-        raise LogFormatError(
-            f"{len(record.lists)} and {len(record.numbers)} columns; {_LISTS} and {_NUMBERS} are expected"
-        )
+    check_shape(record)
     replicas = _id_lists(record.lists[0], count)
-    isr = replicas if record.lists[1] == _NO_IDS else _id_lists(record.lists[1], count)
+    isr = replicas if record.lists[1] == NO_IDS else _id_lists(record.lists[1], count)
     removing, adding, elr, last_elr = (_id_lists(column, count) for column in record.lists[2:6])
     leader, *others = (unpack_numbers(column, count) for column in record.numbers)
     leaders = [*shared_ids(leader)]
@@ -136,20 +131,37 @@ def run_of(record: PartitionColumns) -> PartitionRun:
     return PartitionRun(record.topic_id, record.first, states, int.from_bytes(record.hashes, "big"))
 
 
+def check_shape(record: PartitionColumns) -> None:
+    """Check the numbers of partitions and of columns.
+
+    Raises:
+        LogFormatError: one of them is not possible.
+    """
+    count = record.partition_count
+    if not 0 < count <= RUN_PARTITIONS_MAX or record.first < 0 or len(record.hashes) != HASHES_BYTES:
+        raise LogFormatError(
+            f"a run of {count} partitions from {record.first} with a hash of {len(record.hashes)} bytes"
+        )
+    if len(record.lists) != _LISTS or len(record.numbers) != _NUMBERS:
+        raise LogFormatError(
+            f"{len(record.lists)} and {len(record.numbers)} columns; {_LISTS} and {_NUMBERS} are expected"
+        )
+
+
 def _id_lists(column: ListColumn, count: int) -> list[NodeIds]:
     return (
-        [()] * count if column == _NO_IDS else shared_lists([*unpack_lists(column, count, ARRAY_ITEMS_MAX, shared_ids)])
+        [()] * count if column == NO_IDS else shared_lists([*unpack_lists(column, count, ARRAY_ITEMS_MAX, shared_ids)])
     )
 
 
 def _directories(record: PartitionColumns, count: int) -> Iterable[tuple[Uuid, ...]]:
-    if record.lists[6] == _NO_IDS:
+    if record.lists[6] == NO_IDS:
         return repeat((), count)
-    known = record.directories
+    known = [*shared_uuids(record.directories)]
     lists = [*unpack_lists(record.lists[6], count, ARRAY_ITEMS_MAX)]
-    if any(not 0 <= place < len(known) for places in lists for place in places):
+    if any(not 0 <= place < len(known) for place in set(chain.from_iterable(lists))):
         raise LogFormatError(f"a column of directories names a place outside the {len(known)} directories")
-    return [intern_directories(tuple([known[place] for place in places])) for places in lists]
+    return shared_directories([tuple(map(known.__getitem__, places)) for places in lists])
 
 
 def _surely_sound(record: PartitionColumns, columns: tuple[Any, ...]) -> bool:
@@ -157,7 +169,8 @@ def _surely_sound(record: PartitionColumns, columns: tuple[Any, ...]) -> bool:
     replicas, isr, _removing, _adding, leaders, _recovery, leader_epochs, partition_epochs, *_ = columns
     return (
         isr is replicas
-        and all(column == _NO_IDS for column in record.lists[2:])
+        and all(column == NO_IDS for column in record.lists[2:6])
+        and (record.lists[6] == NO_IDS or record.lists[6].sizes == record.lists[0].sizes)
         and not record.numbers[1]
         and min(leader_epochs) >= 0
         and min(partition_epochs) >= 0

@@ -82,6 +82,16 @@ def shared_states(states: Sequence[PartitionState]) -> list[PartitionState]:
     return [*map(_with_room(_states).setdefault, states, states)]
 
 
+def shared_uuids(uuids: Sequence[Uuid]) -> Iterable[Uuid]:
+    """Return equal ids of directories, each of them one object for all partitions."""
+    return map(_with_room(_uuids).setdefault, uuids, uuids)
+
+
+def shared_directories(lists: Sequence[tuple[Uuid, ...]]) -> list[tuple[Uuid, ...]]:
+    """Return equal lists of directories, each of them one object for all partitions. The ids are shared already."""
+    return [*map(_with_room(_directories).setdefault, lists, lists)]
+
+
 def are_sound_replicas(lists: Sequence[NodeIds]) -> bool:
     """Return True if each list can be the replicas of a partition: not empty, each id once, from 0 to NODE_ID_MAX."""
     sizes = [*map(len, lists)]

@@ -1,6 +1,7 @@
 """One topic of an image: its partitions in chunks, and an index of its brokers.
 
-    chunks         ((state 0 .. state 63), (state 64 .. state 127), ...)      a change copies one chunk and this tuple
+    chunks         ((state 0 .. state 63), (state 64 .. state 127), ...)      a change copies one chunk and this tuple;
+                   after a load on a broker the states of a chunk may be packed (`packed_chunk`)
     broker_ids     the brokers that hold replicas, ascending, in an array; and beside it how many each holds
     reassigning    the partitions in reassignment, ascending: nearly always none
     digest         the share of topic and partitions in the image's digest, so that deleting a topic is one subtraction
@@ -19,6 +20,7 @@ from operator import itemgetter
 from typing import Final, TypeAlias, cast
 
 from metadata_log.format.ids import NodeId, Uuid
+from metadata_log.format.packed_states import PackedStates
 from metadata_log.format.partition_runs import RUN_PARTITIONS_MAX, PartitionRun, run_length
 from metadata_log.format.partition_state import (
     ADDING,
@@ -31,12 +33,13 @@ from metadata_log.format.partition_state import (
 )
 from metadata_log.format.records import MetadataRecord, Partition, Topic
 from metadata_log.image.digest import MODULUS, partition_hash, partitions_hash, record_hash
+from metadata_log.image.packed_chunk import ChunkEdit, PackedChunk
 
 CHUNK_PARTITIONS: Final = 64
 """How many partitions a chunk has. Copying 64 references costs 0.3 us; with smaller chunks, copying the directory of a
 large topic would cost more."""
 
-Chunk: TypeAlias = tuple[PartitionState, ...]
+Chunk: TypeAlias = tuple[PartitionState, ...] | PackedChunk
 
 
 class TopicImage:
@@ -107,10 +110,13 @@ class TopicImage:
 
     def partitions_on(self, broker_id: NodeId) -> Iterator[int]:
         """Return the numbers of the partitions that name the broker as a replica, ascending."""
-        if self.has_replica_on(broker_id):
-            for number, state in enumerate(self.states()):
-                if broker_id in state[REPLICAS]:
-                    yield number
+        if not self.has_replica_on(broker_id):
+            return
+        for first, chunk in zip(range(0, self.partition_count, CHUNK_PARTITIONS), self.chunks, strict=True):
+            if isinstance(chunk, PackedChunk):
+                yield from map(first.__add__, chunk.places_on(broker_id))
+            else:
+                yield from [at for at, state in enumerate(chunk, first) if broker_id in state[REPLICAS]]
 
     @property
     def record(self) -> Topic:
@@ -185,9 +191,9 @@ class TopicEditor:
         self.digest = record_hash(Topic(name, topic_id)) if base is None else base.digest
         self.counted_digest = self.digest
         """The part of `digest` that the image's digest included when the topic was opened."""
-        self._chunks: list[Chunk | list[PartitionState]] = [] if base is None else [*base.chunks]
+        self._chunks: list[Chunk | list[PartitionState] | ChunkEdit] = [] if base is None else [*base.chunks]
         self._owned: list[int] = []
-        """The places of the chunks that are lists. `finish` looks at these only: a large topic has 16,000 chunks."""
+        """The places of the chunks that are under change. `finish` looks at these only: a large topic has 16,000 chunks."""
         self._old_states: dict[int, PartitionState] = {}
         """The state whose hash `digest` includes, for each changed partition. `finish` replaces these hashes."""
         self._reassigning = set(() if base is None else base.reassigning)
@@ -202,13 +208,22 @@ class TopicEditor:
             return None
         return self._chunks[partition // CHUNK_PARTITIONS][partition % CHUNK_PARTITIONS]
 
-    def _own(self, index: int) -> list[PartitionState]:
+    def _own(self, index: int) -> list[PartitionState] | ChunkEdit:
+        """Return a chunk that may be changed, but not extended."""
         chunk = self._chunks[index]
-        if isinstance(chunk, list):
+        if isinstance(chunk, list | ChunkEdit):
             return chunk
         self._owned.append(index)
-        owned = self._chunks[index] = list(chunk)
+        owned = self._chunks[index] = ChunkEdit(chunk) if isinstance(chunk, PackedChunk) else list(chunk)
         return owned
+
+    def _own_last(self) -> list[PartitionState]:
+        """Return the last chunk, which may be changed and extended."""
+        chunk = self._own(len(self._chunks) - 1)
+        if isinstance(chunk, list):
+            return chunk
+        unpacked = self._chunks[-1] = list(chunk.finish())
+        return unpacked
 
     def _count_replicas(self, replicas: NodeIds, step: int) -> None:
         moves = self._replica_moves
@@ -225,7 +240,7 @@ class TopicEditor:
             self._owned.append(len(self._chunks))
             self._chunks.append([])
         chunk = self._chunks[-1]
-        (chunk if isinstance(chunk, list) else self._own(len(self._chunks) - 1)).append(state)
+        (chunk if isinstance(chunk, list) else self._own_last()).append(state)
         self.partition_count = number + 1
         replicas = state[REPLICAS]
         self._appended[replicas] = self._appended.get(replicas, 0) + 1
@@ -236,14 +251,21 @@ class TopicEditor:
         states = run.states
         room = -self.partition_count % CHUNK_PARTITIONS
         if room:
-            self._own(len(self._chunks) - 1).extend(states[:room])
+            self._own_last().extend(states[:room])
+        packed = states if isinstance(states, PackedStates) else None
         for start in range(room, len(states), CHUNK_PARTITIONS):
-            self._chunks.append(tuple(states[start : start + CHUNK_PARTITIONS]))
+            stop = min(start + CHUNK_PARTITIONS, len(states))
+            self._chunks.append(tuple(states[start:stop]) if packed is None else PackedChunk(packed, start, stop))
         self.partition_count += len(states)
         self._hashed = self.partition_count
-        self._reassigning.update([at for at, state in enumerate(states, run.first) if state[REMOVING] or state[ADDING]])
+        if packed is None or packed.may_move:
+            moving = [at for at, state in enumerate(states, run.first) if state[REMOVING] or state[ADDING]]
+            self._reassigning.update(moving)
         self.digest += run.hashes
-        counts: dict[NodeId, int] = Counter(chain.from_iterable(map(itemgetter(REPLICAS), states)))
+        all_replicas = (
+            chain.from_iterable(map(itemgetter(REPLICAS), states)) if packed is None else packed.replica_ids()
+        )
+        counts: dict[NodeId, int] = Counter(all_replicas)
         if self._replica_moves:
             for broker_id, count in self._replica_moves.items():
                 counts[broker_id] = counts.get(broker_id, 0) + count
@@ -253,7 +275,9 @@ class TopicEditor:
         first, self._hashed = self._hashed, self.partition_count
         if first < self._hashed:
             assert first // CHUNK_PARTITIONS == len(self._chunks) - 1
-            appended = self._chunks[-1][first % CHUNK_PARTITIONS :]
+            last = self._chunks[-1]
+            assert isinstance(last, list), "a chunk with new partitions is not packed"
+            appended = last[first % CHUNK_PARTITIONS :]
             self.digest += partitions_hash(self.topic_id, first, appended)
             self._reassigning.update(
                 [at for at, state in enumerate(appended, first) if state[REMOVING] or state[ADDING]]
@@ -312,7 +336,8 @@ class TopicEditor:
                 digest += partition_hash(topic_id, number, state)
                 digest -= partition_hash(topic_id, number, old)
         for index in self._owned:
-            self._chunks[index] = tuple(self._chunks[index])
+            chunk = self._chunks[index]
+            self._chunks[index] = chunk.finish() if isinstance(chunk, ChunkEdit) else tuple(chunk)
         chunks = cast(tuple[Chunk, ...], tuple(self._chunks))
         broker_ids, broker_counts = self._brokers()
         return TopicImage(

@@ -1,0 +1,154 @@
+"""Packed states: the partitions of a run as the columns of a snapshot, unpacked one by one when somebody asks.
+
+A broker with a million partitions is asked for a few thousand of them after its start, and many are never read. Example:
+  1. broker 101 loads a snapshot with 1,000,000 partitions in 10,000 runs. It checks the lengths of the columns, keeps their
+     bytes, and makes no state. The load takes 0.4 s instead of 4 s, and the image has 45 bytes a partition instead of 300;
+  2. a client asks for partition 7 of topic A. The broker makes this one state of the columns of its run, in 5 us;
+  3. the next client makes the state again: nothing is kept, so reading does not fill the memory.
+
+*Lengths are checked at the load, meaning later.* No question fails, because the lengths and the places of all columns fit each
+other. CRCs and chain have shown that the bytes are those of the writer. `check` shows that each partition can be in its state. It
+costs as much as unpacking all of them, so the owner calls it in the background.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, Final, cast, overload
+
+from metadata_log.format.codec import ARRAY_ITEMS_MAX
+from metadata_log.format.columns import (
+    check_lists,
+    check_numbers,
+    lists_between,
+    numbers_between,
+    unpack_numbers,
+)
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import NodeId, Uuid
+from metadata_log.format.partition_runs import NO_IDS, PartitionRun, check_shape, run_of
+from metadata_log.format.partition_state import (
+    NodeIds,
+    PartitionState,
+    shared_directories,
+    shared_ids,
+    shared_lists,
+    shared_uuids,
+)
+from metadata_log.format.records import ListColumn, PartitionColumns
+
+PACKED_MIN: Final = 16
+"""Minimum number of partitions in a packed run. The columns of a shorter run need more memory than its states."""
+
+
+class PackedStates(Sequence[PartitionState]):
+    """The states of one run. Immutable; each access makes the states anew."""
+
+    __slots__ = ("_record",)
+
+    def __init__(self, record: PartitionColumns) -> None:
+        """Take the columns.
+
+        Raises:
+            LogFormatError: the columns do not fit each other.
+        """
+        count = record.partition_count
+        check_shape(record)
+        totals = [check_lists(column, count, ARRAY_ITEMS_MAX) for column in record.lists]
+        for column in record.numbers:
+            check_numbers(column, count)
+        places, known = record.lists[6], len(record.directories)
+        if places != NO_IDS:
+            numbers = numbers_between(places.numbers, 0, totals[6])
+            if min(numbers, default=0) < 0 or max(numbers, default=-1) >= known:
+                raise LogFormatError(f"a column of directories names a place outside the {known} directories")
+        self._record = record._replace(
+            lists=tuple([NO_IDS if column == NO_IDS else column for column in record.lists]),
+            directories=tuple(shared_uuids(record.directories)),
+        )
+
+    def __len__(self) -> int:
+        return self._record.partition_count
+
+    @overload
+    def __getitem__(self, place: int) -> PartitionState: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[PartitionState]: ...
+
+    def __getitem__(self, place: int | slice) -> PartitionState | Sequence[PartitionState]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        if not -len(self) <= place < len(self):
+            raise IndexError(place)
+        place %= len(self)
+        return self.between(place, place + 1)[0]
+
+    def __iter__(self) -> Iterator[PartitionState]:
+        return iter(self.between(0, len(self)))
+
+    def between(self, start: int, stop: int) -> list[PartitionState]:
+        """Return the states `start` to `stop` (exclusive), both within the run."""
+        record = self._record
+
+        def lists(column: ListColumn) -> Iterable[NodeIds]:
+            return repeat((), stop - start) if column is NO_IDS else lists_between(column, start, stop, shared_ids)
+
+        replicas = shared_lists([*lists_between(record.lists[0], start, stop, shared_ids)])
+        isr = replicas if record.lists[1] is NO_IDS else shared_lists([*lists(record.lists[1])])
+        removing, adding, elr, last_elr = map(lists, record.lists[2:6])
+        leader, *others = (numbers_between(column, start, stop) for column in record.numbers)
+        columns = (replicas, isr, removing, adding, shared_ids(leader), *others)
+        rest = (self._directories(start, stop), elr, last_elr)
+        return cast(list[PartitionState], [*zip(*columns, *rest, strict=True)])
+
+    def _directories(self, start: int, stop: int) -> Iterable[tuple[Uuid, ...]]:
+        places = self._record.lists[6]
+        if places is NO_IDS:
+            return repeat((), stop - start)
+        at = self._record.directories.__getitem__
+        return shared_directories([tuple(map(at, each)) for each in lists_between(places, start, stop)])
+
+    # --- without making states ---
+
+    def replica_ids(self) -> Sequence[NodeId]:
+        """Return the replicas of all partitions, one list after the other."""
+        column = self._record.lists[0]
+        return numbers_between(column.numbers, 0, sum(unpack_numbers(column.sizes, len(self))))
+
+    def places_on(self, broker_id: NodeId, start: int, stop: int) -> Iterator[int]:
+        """Return the places between `start` and `stop` (exclusive) with a replica on the broker, counted from `start`."""
+        column = self._record.lists[0]
+        sizes = column.sizes
+        if not any(sizes[1:]):
+            return iter(())  # no replica at all
+        if len(sizes) != 1 + sizes[0]:
+            replicas = enumerate(lists_between(column, start, stop))
+            return (place for place, each in replicas if broker_id in each)
+        size = int.from_bytes(sizes[1:], "big")
+        ids = numbers_between(column.numbers, start * size, stop * size)
+        return iter(dict.fromkeys([place // size for place, each in enumerate(ids) if each == broker_id]))
+
+    @property
+    def may_move(self) -> bool:
+        """False if no partition of the run is in reassignment."""
+        return self._record.lists[2] is not NO_IDS or self._record.lists[3] is not NO_IDS
+
+    def check(self) -> None:
+        """Check that each partition can be in its state, as a load of unpacked runs does.
+
+        Raises:
+            LogFormatError: a partition cannot be in its state.
+        """
+        run_of(self._record)
+
+
+def packed_run_of(record: PartitionColumns) -> PartitionRun:
+    """Return the run in the record, packed if it is long enough.
+
+    Raises:
+        LogFormatError: the columns do not fit each other; in a short run also: a partition cannot be in its state.
+    """
+    if record.partition_count < PACKED_MIN:
+        return run_of(record)
+    states: Any = PackedStates(record)
+    return PartitionRun(record.topic_id, record.first, states, int.from_bytes(record.hashes, "big"))
