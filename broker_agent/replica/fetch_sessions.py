@@ -24,6 +24,8 @@ NO_SESSION: Final = 0
 """The session id of a request without a session, and of an answer that grants none."""
 FULL_EPOCH: Final = 0
 """The epoch of a full request, which ends the session with its id, and asks for a new one."""
+FINAL_EPOCH: Final = -1
+"""The epoch of a request without a session, which ends the session with its id."""
 EPOCH_MAX: Final = (1 << 31) - 1
 
 

@@ -94,6 +94,12 @@ class Fetcher:
         """Follow a partition no more. An answer to a request in flight has no effect on it."""
         self._followed.pop(place, None)
 
+    def leave_out(self, place: Place, now_ms: int) -> None:
+        """Do not ask for a partition for a while, as after an error."""
+        followed = self._followed.get(place)
+        if followed is not None:
+            followed.left_out_until_ms = now_ms + self._jittered(self._config.backoff_ms)
+
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def next(self, now_ms: int) -> Request | Rest:

@@ -27,7 +27,7 @@ caller decides how much stops: the partition, its log directory, or the broker.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from broker_agent.replica.divergence import truncation_point
 from metadata_log.format.batch import Batch
@@ -35,13 +35,18 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from metadata_log.format.log_shape import LogShape
 
+PARTITION_BYTES: Final = 1 << 20
+"""The default of `PartitionFetch.max_bytes` (`replica.fetch.max.bytes`)."""
+
 
 class PartitionFetch(NamedTuple):
-    """A follower's request for one partition: the records from `offset` on."""
+    """A request for one partition: the records from `offset` on. A consumer may leave out an epoch: -1."""
 
     offset: Offset
     leader_epoch: Epoch
     last_fetched_epoch: Epoch
+    max_bytes: int = PARTITION_BYTES
+    """Maximum size of the batches; the first batch comes even if it is larger."""
 
 
 class LogStart(NamedTuple):

@@ -41,6 +41,13 @@ class FollowerProgress:
         self.last_fetch_ms = now_ms
         self.leader_end_at_last_fetch = leader_end
 
+    def leader_appends(self, end_before: Offset, now_ms: int) -> None:
+        """Note that the leader's log grows now. A follower that had everything was caught up until now, also if it did not name
+        this idle partition in its fetches for hours (KIP-227).
+        """
+        if self.end == end_before:
+            self._caught_up_at(now_ms)
+
     def is_caught_up(self, leader_end: Offset, now_ms: int, lag_time_max_ms: int) -> bool:
         """Return True if the follower has all records, or had all of them at most `lag_time_max_ms` ago."""
         if self.end == leader_end:

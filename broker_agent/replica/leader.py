@@ -147,6 +147,9 @@ class PartitionLeader:
     def log_changed(self, shape: LogShape, now_ms: int) -> LeaderEffects:
         """Note the new shape of the log after an append, a flush, or a new log start."""
         assert shape.end >= self.shape.end, "a leader never truncates"
+        if shape.end > self.shape.end:
+            for broker_id in self.isr.committed & self.followers.keys():
+                self.followers[broker_id].leader_appends(self.shape.end, now_ms)
         self.shape = shape
         moved = self._advance(now_ms)
         done = self._purgatory.reached(Acks.LEADER, shape.flushed_end, ErrorCode.NONE)
@@ -209,6 +212,15 @@ class PartitionLeader:
         if not self.isr.answered(proposal, answer, now_ms + self.config.retry_backoff_ms):
             return []
         return self._advance(now_ms)
+
+    def grow(self, now_ms: int) -> LeaderEffects:
+        """Propose to add a follower that is in sync by its last fetch.
+
+        Call this after a change of brokers or metadata, and after a granted proposal: the follower of an idle partition does not
+        fetch again for that.
+        """
+        effects = [effect for broker_id in self.followers for effect in self._grow(broker_id)]
+        return effects + self._advance(now_ms)
 
     # --- time --------------------------------------------------------------------------------------------------------
 

@@ -14,10 +14,18 @@ client. A fetcher that gets no slot goes on with full requests, which are correc
 """
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from broker_agent.replica.fetch_sessions import SessionAnswer, SessionRequest, next_epoch
+from broker_agent.replica.fetch_sessions import (
+    FINAL_EPOCH,
+    FULL_EPOCH,
+    NO_SESSION,
+    SessionAnswer,
+    SessionRequest,
+    next_epoch,
+)
 from broker_agent.replica.follower import PartitionAnswer, PartitionFetch
 from broker_agent.session.isr_proposals import Place
 from metadata_log.format.errors import ErrorCode
@@ -43,6 +51,10 @@ class _Said(NamedTuple):
 
     high_watermark: Offset
     log_start_offset: Offset
+
+    @classmethod
+    def of(cls, answer: PartitionAnswer) -> "_Said":
+        return cls(answer.high_watermark, answer.log_start_offset)
 
 
 class _Session:
@@ -71,7 +83,7 @@ class _Session:
         """Return the answers that the fetcher does not know yet, and note them as said."""
         news = []
         for place, answer in answers.items():
-            said = _Said(answer.high_watermark, answer.log_start_offset)
+            said = _Said.of(answer)
             if answer.error is not ErrorCode.NONE:
                 self.said.pop(place, None)  # an answer without the error is news again
             elif answer.batches or answer.diverged is not None or self.said.get(place) != said:
@@ -90,30 +102,51 @@ class Context:
     def __init__(self, request: SessionRequest, session: _Session | None, error: ErrorCode) -> None:
         self.error = error
         """Not NONE: the request is refused as a whole, and `answer` is to be called without answers."""
+        self.named = request.fetches
+        """The partitions that the request names."""
+        self.forgotten = request.forgotten
+        self.is_full = request.epoch in (FULL_EPOCH, FINAL_EPOCH)
+        """True if the answer has all partitions of the request."""
         self._session = session
-        self._is_full = request.is_full
-        self.fetches: tuple[tuple[Place, PartitionFetch], ...] = request.fetches if session is None else ()
+        self._fetches = dict(request.fetches) if session is None else session.fetches
+
+    @property
+    def session_id(self) -> int:
+        """The session of the request; `NO_SESSION` if it has none."""
+        return NO_SESSION if self._session is None else self._session.session_id
+
+    @property
+    def fetches(self) -> tuple[tuple[Place, PartitionFetch], ...]:
         """The partitions to read, in this order, until the answer has enough bytes."""
-        if session is not None:
-            self.fetches = tuple(session.fetches.items())
+        return tuple(self._fetches.items())
+
+    def fetch_of(self, place: Place) -> PartitionFetch | None:
+        """Return what the fetcher wants of one partition; None if it has forgotten the partition."""
+        return self._fetches.get(place)
+
+    def is_news(self, place: Place, answer: PartitionAnswer) -> bool:
+        """True if the fetcher does not know the high watermark and the log start in `answer`."""
+        return self._session is not None and self._session.said.get(place) != _Said.of(answer)
 
     def answer(self, answers: dict[Place, PartitionAnswer]) -> SessionAnswer:
-        """Make the answer from those of all partitions in `fetches`."""
+        """Make the answer from those of the partitions that have news, or of all partitions in `fetches`."""
         if self.error is not ErrorCode.NONE:
             return SessionAnswer(self.error)
         if self._session is None:
             return SessionAnswer(answers=tuple(answers.items()))
         news = self._session.news(answers)
-        return SessionAnswer(
-            ErrorCode.NONE, self._session.session_id, tuple(answers.items()) if self._is_full else news
-        )
+        return SessionAnswer(ErrorCode.NONE, self._session.session_id, tuple(answers.items()) if self.is_full else news)
 
 
 class SessionCache:
     """The sessions of one source broker."""
 
-    def __init__(self, limits: SessionLimits, rng: random.Random) -> None:
+    def __init__(
+        self, limits: SessionLimits, rng: random.Random, ended: Callable[[int], None] = lambda session_id: None
+    ) -> None:
+        """`ended` is called with the id of each session that ends."""
         self._limits = limits
+        self._ended = ended
         self._rng = rng
         self._sessions: dict[int, _Session] = {}
         """By id; the longest idle session first."""
@@ -128,8 +161,11 @@ class SessionCache:
 
     def open(self, request: SessionRequest, now_ms: int, *, privileged: bool) -> Context:
         """Begin to serve a request. `privileged`: the sender is a broker that follows, and not a client."""
+        if request.epoch == FINAL_EPOCH:
+            self._end(request.session_id)
+            return Context(request, None, ErrorCode.NONE)
         if request.is_full:
-            self._sessions.pop(request.session_id, None)
+            self._end(request.session_id)
             return Context(request, self._begin(request, now_ms, privileged), ErrorCode.NONE)
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -137,7 +173,7 @@ class SessionCache:
         if request.epoch != session.epoch:
             return Context(request, None, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if self.partition_count + len(request.fetches) > self._limits.partitions_max:
-            del self._sessions[session.session_id]
+            self._end(session.session_id)
             return Context(request, None, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.update(request)
         session.epoch = next_epoch(session.epoch)
@@ -163,13 +199,17 @@ class SessionCache:
         if oldest is None:
             return False
         if now_ms - oldest.used_ms > self._limits.session_idle_ms_max:
-            del self._sessions[oldest.session_id]
+            self._end(oldest.session_id)
             return True
         least = min(self._sessions.values(), key=lambda session: session.rank)
         if now_ms - least.created_ms <= self._limits.session_idle_ms_max or least.rank >= rank:
             return False
-        del self._sessions[least.session_id]
+        self._end(least.session_id)
         return True
+
+    def _end(self, session_id: int) -> None:
+        if self._sessions.pop(session_id, None) is not None:
+            self._ended(session_id)
 
     def _new_id(self) -> int:
         while True:

@@ -25,11 +25,14 @@ class Twin:
     high_watermark: int = 1
     fetches: dict[int, list[tuple[int, int, int, int]]] = field(default_factory=lambda: {2: [], 3: [], 4: []})
     """Follower -> (time, offset, broker epoch, end of the leader's log)."""
+    had_all: list[tuple[int, int]] = field(default_factory=list)
+    """(time, follower) of the members that had the whole log when it grew."""
     first: set[int] = field(default_factory=set)
     """The ISR when the leader epoch began."""
 
     def caught_up(self, broker_id: int, now_ms: int) -> bool:
         times = [0] if broker_id in self.first else []
+        times += [at_ms for at_ms, member in self.had_all if member == broker_id]
         previous: tuple[int, int, int, int] | None = None
         for fetch in self.fetches[broker_id]:
             at_ms, offset, _, leader_end = fetch
@@ -100,7 +103,10 @@ class Pair:
         return self.leader.log_changed(run(*epochs, flushed=self.twin.flushed), self.now_ms)
 
     def append(self) -> LeaderEffects:
-        self.twin.end += self.rng.randint(1, 2)
+        twin = self.twin
+        had_all = [each for each in twin.isr - {1} if twin.fetches[each] and twin.fetches[each][-1][1] == twin.end]
+        twin.had_all += [(self.now_ms, each) for each in had_all]
+        twin.end += self.rng.randint(1, 2)
         return self._shape()
 
     def flush(self) -> LeaderEffects:

@@ -15,6 +15,7 @@ from broker_agent.replica.follower import (
     FollowerHighWatermarkMoved,
     LogStart,
     PartitionAnswer,
+    PartitionFetch,
     PartitionFollower,
     StopReplica,
     TruncateLog,
@@ -152,8 +153,8 @@ class Cluster:
             replica.carry_out(effect)
 
     @staticmethod
-    def leader_view(asked: tuple[int, int, int]) -> tuple[int, int, int]:
-        offset, leader_epoch, last_epoch = asked
+    def leader_view(asked: PartitionFetch) -> tuple[int, int, int]:
+        offset, leader_epoch, last_epoch = asked[:3]
         return leader_epoch, offset, last_epoch
 
     def delete(self) -> None:

@@ -1,0 +1,237 @@
+"""The partitions that this broker follows: the fetchers' requests, and the work on the logs that the answers bring.
+
+    1. `Follow(leader=101, epoch 5)` arrives: orders-0 joins the fetcher of broker 101, which sends its next request.
+    2. The answer has batches for orders-0 and orders-1. They are appended, in slices, and their flushes begin.
+    3. The flush of orders-0 ends. The fetcher waits for orders-1, because a request without it would wait at the source, and
+       the acknowledgement of orders-1 with it.
+    4. Both flushes have ended: the next request acknowledges both.
+
+A fetcher waits at most `HOLD_MS` for the work of its partitions. So a slow disk does not stop the partitions on other disks.
+
+A truncation below the high watermark waits until the file of high watermarks has the lower one; see `hosted_directory`.
+"""
+
+from collections import deque
+from typing import Final, NamedTuple, assert_never
+
+from broker_agent.partitions.agenda import Agenda
+from broker_agent.partitions.effects import SendFetch
+from broker_agent.partitions.flushes import Flushes
+from broker_agent.partitions.hosted_replica import HostedReplica
+from broker_agent.partitions.hosting import Hosting
+from broker_agent.publishing.assignments import Follow
+from broker_agent.replica.fetch_sessions import SessionAnswer
+from broker_agent.replica.fetchers import FetcherKey, Fetchers, Request
+from broker_agent.replica.follower import (
+    AppendBatches,
+    BeginAt,
+    FollowerEffect,
+    FollowerEffects,
+    FollowerHighWatermarkMoved,
+    PartitionFollower,
+    RaiseLogStart,
+    StopReplica,
+    TruncateLog,
+)
+from broker_agent.replica.log_work import carry_out
+
+HOLD_MS: Final = 200
+"""How long a fetcher waits at most for appends and flushes before its next request."""
+
+
+class Stumbled(NamedTuple):
+    """The work on a replica's log has failed: an error of the log, or a decision of the follower to stop."""
+
+    replica: HostedReplica
+    reason: Exception | StopReplica
+
+
+class Following:
+    """All partitions that this broker follows."""
+
+    def __init__(self, hosting: Hosting, flushes: Flushes) -> None:
+        self._hosting = hosting
+        self._flushes = flushes
+        self._fetchers = Fetchers(hosting.config.fetchers, hosting.rng)
+        self._key_of: dict[HostedReplica, FetcherKey] = {}
+        self._working: dict[FetcherKey, dict[HostedReplica, None]] = {}
+        """The replicas whose logs work on the last answer of the fetcher."""
+        self._hold_until_ms: dict[FetcherKey, int] = {}
+        self._ready: dict[FetcherKey, None] = {}
+        """The fetchers that may have something to send."""
+        self._due: Agenda[FetcherKey] = Agenda()
+        self._queue: deque[HostedReplica] = deque()
+        """The replicas with work that may be done now."""
+
+    # --- roles -------------------------------------------------------------------------------------------------------
+
+    def follow(self, replica: HostedReplica, assignment: Follow, now_ms: int) -> None:
+        """Follow the leader of the assignment; a new leader epoch drops the work for the old one."""
+        log, follower = replica.log, replica.follower
+        assert log is not None and assignment.leader is not None
+        if follower is not None and follower.stopped is None:
+            if follower.leader_epoch == assignment.leader_epoch:
+                return
+            self._drop_work(replica)
+            follower.follow(assignment.leader, assignment.leader_epoch)
+        else:
+            directory = self._hosting.directory_of(replica)
+            known = directory.high_watermarks.get(replica.place, 0)
+            follower = PartitionFollower(assignment.leader, assignment.leader_epoch, log.shape, known)
+            replica.follower = follower
+            directory.note_high_watermark(replica.place, follower.high_watermark)
+        self._key_of[replica] = self._fetchers.follow(replica.place, follower)
+        self._flushes.need(replica)
+        self.log_changed(replica, now_ms)
+
+    def stop(self, replica: HostedReplica) -> None:
+        """Follow no more."""
+        if replica.follower is None:
+            return
+        self._drop_work(replica)
+        replica.follower = None
+        del self._key_of[replica]
+        self._fetchers.stop(replica.place)
+
+    def _drop_work(self, replica: HostedReplica) -> None:
+        replica.work.clear()
+        key = self._key_of[replica]
+        self._working.get(key, {}).pop(replica, None)
+        self._ready[key] = None
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def answered(self, sent: SendFetch, answer: SessionAnswer, now_ms: int) -> None:
+        """Take the answer to a request. `work` carries out what the followers decide."""
+        self._ready[sent.key] = None
+        for place, effect in sent.fetcher.answered(sent.request.number, answer, now_ms):
+            replica = self._hosting.replicas[place]
+            if not replica.work:
+                self._queue.append(replica)
+                self._working.setdefault(sent.key, {})[replica] = None
+            replica.work.append(effect)
+        self._hold_until_ms[sent.key] = now_ms + HOLD_MS
+
+    def failed(self, sent: SendFetch, now_ms: int) -> None:
+        """Note that a request had no answer."""
+        sent.fetcher.failed(sent.request.number, now_ms)
+        self._ready[sent.key] = None
+
+    # --- the logs ----------------------------------------------------------------------------------------------------
+
+    def work(self, now_ms: int, wall_ms: int) -> list[Stumbled]:
+        """Do one slice of the work on the logs; return the failures."""
+        stumbled: list[Stumbled] = []
+        for _ in range(min(len(self._queue), self._hosting.config.slice_max)):
+            replica = self._queue.popleft()
+            if replica.work:
+                stumbled += self._work_on(replica, now_ms, wall_ms)
+        return stumbled
+
+    def _work_on(self, replica: HostedReplica, now_ms: int, wall_ms: int) -> list[Stumbled]:
+        log = replica.log
+        assert log is not None and replica.follower is not None
+        while replica.work:
+            effect = replica.work[0]
+            if self._must_wait(replica, effect):
+                return []
+            del replica.work[0]
+            match effect:
+                case FollowerHighWatermarkMoved(high_watermark):
+                    self._note(replica, high_watermark)
+                case StopReplica():
+                    return [Stumbled(replica, effect)]
+                case AppendBatches() | TruncateLog() | BeginAt() | RaiseLogStart():
+                    try:
+                        carry_out(log, effect, wall_ms)
+                    except Exception as e:
+                        return [Stumbled(replica, e)]
+                case _:
+                    assert_never(effect)
+        self._hosting.directory_of(replica).logs.used(log)
+        self._flushes.need(replica)
+        self.log_changed(replica, now_ms)
+        return []
+
+    def _must_wait(self, replica: HostedReplica, effect: FollowerEffect) -> bool:
+        """True if the file of high watermarks must be written before a truncation."""
+        if not (isinstance(effect, TruncateLog | BeginAt) and effect.below_high_watermark):
+            return False
+        assert replica.follower is not None
+        directory = self._hosting.directory_of(replica)
+        # The decision is kept as one that may be carried out after the write.
+        replica.work[0] = (
+            TruncateLog(effect.end, False) if isinstance(effect, TruncateLog) else BeginAt(effect.start, False)
+        )
+        directory.note_high_watermark(replica.place, replica.follower.high_watermark)
+        directory.wait_for_write(replica)
+        work = directory.write()
+        if work is not None:
+            self._hosting.emit(work)
+        return True
+
+    def continue_after_write(self, replicas: list[HostedReplica]) -> None:
+        """Go on with the work that has waited for the file of high watermarks."""
+        self._queue.extend(replica for replica in replicas if replica.work)
+
+    def no_room(self, replica: HostedReplica, now_ms: int) -> None:
+        """Drop the work of an answer for which the disk had no room, and fetch again later."""
+        self._drop_work(replica)
+        fetcher = self._fetchers.fetcher(self._key_of[replica])
+        assert fetcher is not None
+        fetcher.leave_out(replica.place, now_ms)
+        self._flushes.need(replica)
+        self.log_changed(replica, now_ms)
+
+    def log_changed(self, replica: HostedReplica, now_ms: int) -> None:
+        """Note the new shape of the log after work or a flush."""
+        assert replica.follower is not None and replica.log is not None
+        if replica.work:
+            return  # its work is not done
+        self._carry(replica, replica.follower.log_changed(replica.log.shape))
+        key = self._key_of[replica]
+        if replica.follower.is_active:
+            self._working.get(key, {}).pop(replica, None)
+        self._ready[key] = None
+
+    def _carry(self, replica: HostedReplica, effects: FollowerEffects) -> None:
+        for effect in effects:
+            assert isinstance(effect, FollowerHighWatermarkMoved), effect
+            self._note(replica, effect.high_watermark)
+
+    def _note(self, replica: HostedReplica, high_watermark: int) -> None:
+        self._hosting.directory_of(replica).note_high_watermark(replica.place, high_watermark)
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def ask(self, now_ms: int) -> None:
+        """Send the requests that may be sent now."""
+        while (due := self._due.due(now_ms)) is not None:
+            self._ready[due] = None
+        for key in self._ready:
+            self._ask(key, now_ms)
+        self._ready.clear()
+
+    def _ask(self, key: FetcherKey, now_ms: int) -> None:
+        fetcher = self._fetchers.fetcher(key)
+        if fetcher is None:
+            self._due.drop(key)
+            self._working.pop(key, None)
+            self._hold_until_ms.pop(key, None)
+            return
+        hold_until_ms = self._hold_until_ms.get(key, now_ms)
+        if self._working.get(key) and now_ms < hold_until_ms:
+            self._due.set(key, hold_until_ms)
+            return
+        wanted = fetcher.next(now_ms)
+        if isinstance(wanted, Request):
+            self._due.drop(key)
+            self._hosting.emit(SendFetch(key, fetcher, wanted))
+        elif wanted.until_ms is None:
+            self._due.drop(key)
+        else:
+            self._due.set(key, wanted.until_ms)
+
+    def next_deadline_ms(self, now_ms: int) -> int | None:
+        """When `work` and `ask` are due."""
+        return now_ms if self._queue or self._ready else self._due.next_ms()

@@ -1,0 +1,63 @@
+"""The common state of the parts of `ReplicaManager`: replicas, log directories, metadata, and the effects of this call.
+
+A replica's log goes into its directory in the controllers' records. Without such a record, the log that exists
+decides, and else the directory with the fewest replicas:
+
+    1. orders-0 is recorded in directory A: the log is opened there.
+    2. orders-1 has no record, and directory B has a log of it: a crash came before the record. B is used, and told again.
+    3. orders-2 is new. A has 7 replicas, and B has 5: its log is made in B.
+"""
+
+import random
+from collections.abc import Iterable, Mapping
+
+from broker_agent.partitions.effects import Effect, Effects
+from broker_agent.partitions.hosted_directory import HostedDirectory
+from broker_agent.partitions.hosted_replica import HostedReplica
+from broker_agent.partitions.manager_config import DEFAULT_TOPIC, ManagerConfig, TopicConfig
+from broker_agent.replica.log_directory import ReplicaPlace
+from broker_agent.session.isr_proposals import Place
+from metadata_log.format.ids import NodeId, Uuid
+
+
+class Hosting:
+    """The state that the parts share."""
+
+    def __init__(self, me: NodeId, config: ManagerConfig, rng: random.Random) -> None:
+        self.me = me
+        self.config = config
+        self.rng = rng
+        self.broker_epoch = -1
+        self.candidates: Mapping[NodeId, int] = {}
+        self.topics: dict[Uuid, TopicConfig] = {}
+        self.replicas: dict[Place, HostedReplica] = {}
+        self.directories: dict[Uuid, HostedDirectory] = {}
+        """Without the directories that failed at the start; a directory stays if it fails later."""
+        self.effects: Effects = []
+
+    def emit(self, effect: Effect) -> None:
+        """Add an effect to this call."""
+        self.effects.append(effect)
+
+    def take(self) -> Effects:
+        """Return the effects of this call."""
+        taken, self.effects = self.effects, []
+        return taken
+
+    def topic(self, topic_id: Uuid) -> TopicConfig:
+        return self.topics.get(topic_id, DEFAULT_TOPIC)
+
+    def directory_of(self, replica: HostedReplica) -> HostedDirectory:
+        return self.directories[replica.directory_id]
+
+    def online(self) -> Iterable[HostedDirectory]:
+        """The directories that work."""
+        return [each for each in self.directories.values() if each.failed is None]
+
+    def choose(self, place: ReplicaPlace, recorded: Uuid | None) -> HostedDirectory | None:
+        """Return the directory for a replica; None if no directory works. The recorded directory may have failed."""
+        if recorded is not None and recorded in self.directories:
+            return self.directories[recorded]
+        online = list(self.online())
+        having = [each for each in online if place in each.places]
+        return min(having or online, key=lambda each: len(each.places), default=None)
