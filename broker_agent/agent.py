@@ -106,6 +106,7 @@ class AgentLoop:
         """Set and replaced at every swap of the cache and every change of state."""
         self._exit: asyncio.Future[Exit] | None = None
         self._directories = ReplicaDirectories(identity.broker_id, identity.log_dirs, directory_limits)
+        self._companions: list[Callable[[], Awaitable[None]]] = []
         self.publishers = Publishers(self._spawn, log, identity.generation)
         """The subscribers that learn of every swap of the cache."""
         self._loader = MetadataLoader(
@@ -265,6 +266,16 @@ class AgentLoop:
         """The log directories that have failed in this process."""
         return self._directories.offline
 
+    def accompany(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Runs `work` as a task of `run`: if the task fails, `run` fails. Call it before `run`."""
+        assert self._exit is None, "the broker runs already"
+        self._companions.append(work)
+
+    def give_up(self, reason: str) -> None:
+        """Ends the process: the broker cannot do its work any more."""
+        self._log.error("log directories", reason=reason)
+        self._leave(Exit(1, reason))
+
     def stop(self) -> None:
         """Begins a controlled shutdown: `run` returns once the controller agrees, or after the deadline."""
         self.feed(StopRequested())
@@ -284,9 +295,9 @@ class AgentLoop:
             self._spawn(self._loader.recover(self.incarnation))
             if self.identity.data_plane == NO_DATA_PLANE:
                 self._spawn(self._lead())
-            self._spawn(
-                report(self, self._directories, self._assign, self._give_up, now_ms=self._now_ms, log=self._log)
-            )
+            self._spawn(report(self, self._directories, self._assign, self.give_up, now_ms=self._now_ms, log=self._log))
+            for work in self._companions:
+                self._spawn(work())
             ended = await self._exit
             if ended.clean_broker_epoch is not None and self.leaves_proof:
                 if self.flush_data is not None:
@@ -361,11 +372,6 @@ class AgentLoop:
         assert self._exit is not None
         if not self._exit.done():
             self._exit.set_result(leaving)
-
-    def _give_up(self, reason: str) -> None:
-        """Ends the process because of its log directories."""
-        self._log.error("log directories", reason=reason)
-        self._leave(Exit(1, reason))
 
     def _tell_of_search(self, reason: str, leader: LeaderHint | None) -> None:
         """Logs at most one line per interval: a broker without a controller asks several times a second, possibly for hours."""

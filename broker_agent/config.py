@@ -11,7 +11,7 @@ Each field is a key with dots: `node_id` is `node.id`, `tls.private_key` is `tls
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, PlainValidator
 
@@ -25,6 +25,10 @@ from service_kit.security.tls import InsecureListener, check_listener
 from service_kit.security.tls_config import SecureConfig
 
 _ANYWHERE = frozenset({"0.0.0.0", "::"})
+PARTITIONS_DATA_PLANE: Final = "partitions"
+"""The data plane in this process (`broker_agent.data_plane`). The controllers know such a broker as `external`."""
+LOG_DIRS_MAX: Final = 100
+"""Maximum number of log directories."""
 
 
 def _listeners(value: Any) -> tuple[Listener, ...]:
@@ -38,6 +42,10 @@ def _path(value: Any) -> Path:
     if not isinstance(value, str | Path) or not str(value):
         raise ValueError(f"a path expected, not {value!r:.80}")
     return Path(value).expanduser()
+
+
+def _paths(value: Any) -> tuple[Path, ...]:
+    return parse_list(value, lambda each: _path(each.strip()))
 
 
 def _word(*words: str) -> PlainValidator:
@@ -80,9 +88,33 @@ class BrokerConfig(SecureConfig):
     """The broker's directory, formatted with `quorumctl storage format`."""
     broker_session_timeout_ms: int = Field(9_000, ge=100, le=3_600_000)
     """The session timeout of the controllers. The broker only checks that its own timers fit into it."""
-    broker_data_plane: Annotated[str, _word(EXTERNAL_DATA_PLANE, NO_DATA_PLANE)] = EXTERNAL_DATA_PLANE
-    """`external`: a data plane beside the agent replicates data and proposes ISRs. `none`: the agent proposes every active
-    replica; only for trials, it loses data."""
+    broker_data_plane: Annotated[str, _word(PARTITIONS_DATA_PLANE, EXTERNAL_DATA_PLANE, NO_DATA_PLANE)] = (
+        EXTERNAL_DATA_PLANE
+    )
+    """`partitions`: this process serves records. `external`: another data plane does. `none`: no records; every active replica
+    is in sync; only for trials."""
+    log_dirs: Annotated[tuple[Path, ...], PlainValidator(_paths)] = ()
+    """With `partitions`: the directories of the replicas' logs, mostly one for each disk."""
+    inter_broker_listener_name: str | None = None
+    """With `partitions`: the listener at which this broker fetches from other brokers; unset: the first of `listeners`."""
+    num_replica_fetchers: int = Field(1, ge=1, le=64)
+    """With `partitions`: how many fetchers this broker has for each broker that it follows."""
+    replica_lag_time_max_ms: int = Field(30_000, ge=100, le=3_600_000)
+    """With `partitions`: how long a member of an ISR may not be caught up before its leader proposes to remove it."""
+    replica_fetch_wait_max_ms: int = Field(500, ge=1, le=60_000)
+    """With `partitions`: how long a follower's fetch waits at the leader for records."""
+    replica_fetch_min_bytes: int = Field(1, ge=1, le=1 << 20)
+    """With `partitions`: how many bytes of records are worth an answer to a follower before `replica.fetch.wait.max.ms`."""
+    replica_fetch_response_max_bytes: int = Field(1 << 20, ge=1 << 10, le=2 << 20)
+    """With `partitions`: maximum number of bytes of records in one answer to a follower; the last batch may pass it."""
+    replica_fetch_backoff_ms: int = Field(1_000, ge=1, le=60_000)
+    """With `partitions`: how long a fetcher waits after an error of a partition, and after a failed request."""
+    num_recovery_threads_per_data_dir: int = Field(2, ge=1, le=64)
+    """With `partitions`: how many logs of one log directory are opened at the same time."""
+    replica_high_watermark_checkpoint_interval_ms: int = Field(5_000, ge=100, le=3_600_000)
+    """With `partitions`: how often the high watermarks are written."""
+    log_retention_check_interval_ms: int = Field(300_000, ge=100, le=86_400_000)
+    """With `partitions`: how often old segments are deleted."""
     data_plane_listener: AnyAddress | None = None
     """Loopback address that serves assignments and the lease to a data plane in another process on this host."""
     data_plane_hook: Annotated[Path, PlainValidator(_path)] | None = None
@@ -156,6 +188,7 @@ def _contradictions(config: BrokerConfig) -> Iterator[tuple[str, str]]:
             check_listener(each.address, config.tls_files, allow_insecure_remote=config.allow_insecure_remote)
         except InsecureListener as e:
             yield "listeners", str(e)
+    yield from _contradictions_of_data(config)
     local = config.data_plane_listener
     if local is not None and not local.is_loopback:
         yield (
@@ -169,4 +202,29 @@ def _contradictions(config: BrokerConfig) -> Iterator[tuple[str, str]]:
                 f"{config.metadata_fetch_max_wait_ms} leaves no room for three fetches in broker.session.timeout.ms "
                 f"({config.broker_session_timeout_ms}); set it to {config.broker_session_timeout_ms // 3} at most"
             ),
+        )
+
+
+def _contradictions_of_data(config: BrokerConfig) -> Iterator[tuple[str, str]]:
+    """Yields mistakes about the data plane."""
+    if config.broker_data_plane != PARTITIONS_DATA_PLANE:
+        if config.log_dirs:
+            yield "log.dirs", f"is for broker.data.plane: {PARTITIONS_DATA_PLANE}, and not {config.broker_data_plane}"
+        return
+    if not config.log_dirs:
+        yield "log.dirs", f"broker.data.plane: {PARTITIONS_DATA_PLANE} needs at least one log directory"
+    if len(config.log_dirs) > LOG_DIRS_MAX:
+        yield "log.dirs", f"{len(config.log_dirs)} directories; at most {LOG_DIRS_MAX} are possible"
+    paths = [each.absolute() for each in (config.metadata_log_dir, *config.log_dirs)]
+    if len(set(paths)) < len(paths):
+        yield "log.dirs", "a directory is named twice, or is also metadata.log.dir; each needs a directory of its own"
+    if config.data_plane_listener is not None or config.data_plane_hook is not None:
+        key = "data.plane.listener" if config.data_plane_listener is not None else "data.plane.hook"
+        yield key, f"is for a data plane beside the broker; with {PARTITIONS_DATA_PLANE} the data plane is inside of it"
+    if config.inter_broker_listener_name not in (None, *(each.name for each in config.listeners)):
+        yield "inter.broker.listener.name", f"{config.inter_broker_listener_name!r} is none of the listeners"
+    if 2 * config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
+        yield (
+            "replica.fetch.wait.max.ms",
+            f"leaves no room for two fetches in replica.lag.time.max.ms ({config.replica_lag_time_max_ms})",
         )

@@ -6,20 +6,30 @@ refuse clients with the reason.
 
 import asyncio
 import secrets
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from functools import partial
 from random import Random
 from typing import Final, TypeAlias
 
 import grpc.aio
-from quorum_rpc.v1 import client_pb2, client_pb2_grpc, data_plane_pb2_grpc
+from quorum_rpc.v1 import client_pb2, client_pb2_grpc, data_plane_pb2_grpc, partition_pb2_grpc
 
 from broker_agent.admin import SERVICE, AdminForwarding
 from broker_agent.agent import AgentLoop
 from broker_agent.client import ControllerClient, DownloadSizes
-from broker_agent.config import BrokerConfig
+from broker_agent.config import PARTITIONS_DATA_PLANE, BrokerConfig
+from broker_agent.data_plane.assembly import hosting_partitions
+from broker_agent.data_plane.log_dirs import OpenLogDir, lock, open_log_dirs
+from broker_agent.data_plane.partition_service import SERVICE as PARTITIONS
+from broker_agent.data_plane.partition_service import PartitionService
 from broker_agent.death.process_note import BESIDE, INSIDE, NOWHERE, note_of, write_note
 from broker_agent.death.proof import is_served
 from broker_agent.identity import BrokerIdentity
@@ -35,10 +45,10 @@ from broker_agent.session.session import Session
 from broker_agent.session.session_config import SessionConfig
 from broker_agent.store import BrokerStore, forget_incarnations
 from broker_agent.wire import ClusterMetadata, describe
-from metadata_log.disk.failures import DirectoryInUse
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, check_identity, read_identity
 from metadata_log.format.records import (
+    EXTERNAL_DATA_PLANE,
     NO_DATA_PLANE,
     STATE_REASONS,
     SUPPORTED,
@@ -53,7 +63,7 @@ from service_kit.process.notify import notify
 from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dialer, Reach
-from service_kit.rpc.doors import doors_of
+from service_kit.rpc.doors import Doors, doors_of
 from service_kit.rpc.health import ADMIN, QUORUM, Health, serving_http
 from service_kit.rpc.server import serving
 from service_kit.security.node_identity import BROKER, Node
@@ -62,22 +72,29 @@ from service_kit.security.served_certificate import ServedCertificate
 FEATURES = (*SUPPORTED, FeatureRange(STATE_REASONS, 0, 1))
 """The features of this release."""
 WATCHDOG_INTERVAL_S = 1.0
-LOCK_ATTEMPTS: Final = 50
-LOCK_PAUSE_S: Final = 0.01
 _SERVICE = client_pb2.DESCRIPTOR.services_by_name["ClusterMetadataService"].full_name
 
 
 StoppedBy: TypeAlias = Callable[[Callable[[], None]], AbstractContextManager[object]]
 """Gets the function that begins a controlled shutdown, and calls it if the broker has to stop inside of the block."""
-EMBEDDED: Final = (
-    "none is for a broker beside which no data plane runs, but this broker is embedded in another process; with none the agent "
-    "would add replicas to ISRs without knowing their data. Nothing was started. Remove the key, or set it to external"
-)
+EMBEDDED: Final = {
+    PARTITIONS_DATA_PLANE: (
+        "partitions is the data plane of `brokerd`, but this broker is embedded in another process, which has its own. Nothing "
+        "was started. Remove the key, or set it to external; or run `brokerd`"
+    ),
+    NO_DATA_PLANE: (
+        "none is for a broker beside which no data plane runs, but this broker is embedded in another process; with none the "
+        "agent would add replicas to ISRs without knowing their data. Nothing was started. Remove the key, or set it to external"
+    ),
+}
+"""The values of broker.data.plane that an embedded broker cannot have, with the reasons."""
 
 
 def _embedded(config: BrokerConfig) -> ConfigProblem:
     key = "broker.data.plane"
-    return ConfigProblem(key, EMBEDDED, next(row.origin for row in effective(config) if row.key == key))
+    return ConfigProblem(
+        key, EMBEDDED[config.broker_data_plane], next(row.origin for row in effective(config) if row.key == key)
+    )
 
 
 def _nobody(stop: Callable[[], None]) -> AbstractContextManager[None]:
@@ -97,24 +114,16 @@ def open_directory(config: BrokerConfig) -> tuple[RealDirectory, Identity]:
     found = None if directory is None else read_identity(directory)
     identity = check_identity(found, node_id=config.node_id, role="broker", where=str(path))
     assert directory is not None
-    _lock(directory)
+    lock(directory)
     return directory, identity
 
 
-def _lock(directory: RealDirectory) -> None:
-    """Locks the directory. A watcher holds the lock for a moment, while it proves a death. Raises DirectoryInUse."""
-    for _ in range(LOCK_ATTEMPTS - 1):
-        with suppress(DirectoryInUse):
-            directory.lock()
-            return
-        time.sleep(LOCK_PAUSE_S)
-    directory.lock()
-
-
-def _note_process(config: BrokerConfig, directory: RealDirectory, log: Log, *, is_embedded: bool) -> None:
+def _note_process(
+    config: BrokerConfig, directory: RealDirectory, log_dirs: Sequence[OpenLogDir], log: Log, *, is_embedded: bool
+) -> None:
     """Notes the locks of this process for watchers. Beside a data plane that serves, this process names no predecessor."""
     data_plane = data_plane_of(config, is_embedded=is_embedded)
-    write_note(directory, note_of((config.metadata_log_dir,), data_plane))
+    write_note(directory, note_of((config.metadata_log_dir, *(each.path for each in log_dirs)), data_plane))
     if is_served(config.metadata_log_dir):
         log.warning("a data plane still serves with leases of the last process: its session has to end first")
         forget_incarnations(directory)
@@ -124,7 +133,7 @@ def data_plane_of(config: BrokerConfig, *, is_embedded: bool) -> str:
     """The place in which this broker's data are served."""
     if config.broker_data_plane == NO_DATA_PLANE:
         return NOWHERE
-    return INSIDE if is_embedded else BESIDE
+    return INSIDE if is_embedded or config.broker_data_plane == PARTITIONS_DATA_PLANE else BESIDE
 
 
 async def run_broker(
@@ -145,46 +154,56 @@ async def run_broker(
         CannotBind, TlsUnusable: a listener cannot be served.
         OSError, FlushFailed: the disk has failed.
     """
-    if started is not None and config.broker_data_plane == NO_DATA_PLANE:
+    if started is not None and config.broker_data_plane in EMBEDDED:
         raise ConfigErrors([_embedded(config)])
     directory, identity = open_directory(config)
-    _note_process(config, directory, log, is_embedded=started is not None)
     health, metrics, calls = Health(), Metrics(process=True), CallTallies()
     async with AsyncExitStack() as stack:
         stack.callback(directory.unlock)
+        log_dirs: tuple[OpenLogDir, ...] = ()
+        if config.broker_data_plane == PARTITIONS_DATA_PLANE:
+            log_dirs = stack.enter_context(open_log_dirs(config.log_dirs, identity, log))
+        _note_process(config, directory, log_dirs, log, is_embedded=started is not None)
         node = Node(BROKER, identity.node_id)
         doors = doors_of(node, identity.cluster_id, config.tls_files, config.access, log.warning)
         dialer = await stack.enter_async_context(Dialer(config.tls_files))
         reach = ControllerChannels(dialer, doors.names, config.tls_files)
         agent = make_agent(config, directory, identity, reach, now_ms, log)
-        certificate = None
-        if config.tls_files is not None:
-            certificate = ServedCertificate(config.tls_files, doors.names, node)
-            keeping = certificate.keep(
-                tell=lambda problem: log.warning("certificate", reason=problem or "it is valid again")
-            )
-            stack.enter_context(in_background("certificate", keeping))
+        certificate = stack.enter_context(_kept_certificate(config, doors, node, log))
         if config.metrics_listener is not None:
             add_metrics(metrics, agent, calls, certificate)
             port = await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics))
             log.info("metrics", port=port)
         controllers = AdminForwarding(partial(controllers_of, agent, config), reach, doors)
-        bound = await stack.enter_async_context(serving_clients(agent, config, health, controllers, calls, certificate))
+        partitions = None
+        if log_dirs:
+            hosting = hosting_partitions(config, agent, log_dirs, doors, now_ms, log)
+            partitions = await stack.enter_async_context(hosting)
+        serving_ = serving_clients(agent, config, health, controllers, calls, certificate, partitions)
+        bound = await stack.enter_async_context(serving_)
         for each in bound:
             log.info("listening", listener=each.listener, host=each.host, port=each.port)
         agent.advertise(advertised(config, bound))
-        if config.data_plane_listener is not None:
-            port = await stack.enter_async_context(serving_data_plane(agent, config.data_plane_listener, now_ms, calls))
-            log.info("listening to the data plane", port=port)
-        if config.data_plane_hook is not None:
-            feed = AssignmentFeed(agent.broker_id, agent.is_current)
-            hook = AssignmentHook([str(config.data_plane_hook)], config.data_plane_hook_timeout_ms, feed)
-            agent.publishers.subscribe(assignment_hook.NAME, hook.take)
+        beside = await stack.enter_async_context(telling_data_plane(agent, config, now_ms, calls))
+        if beside is not None:
+            log.info("listening to the data plane", port=beside)
         await stack.enter_async_context(telling(agent, health))
         stack.enter_context(stopped_by(agent.stop))
         if started is not None:
             started(agent)
         return await agent.run()
+
+
+@contextmanager
+def _kept_certificate(config: BrokerConfig, doors: Doors, node: Node, log: Log) -> Iterator[ServedCertificate | None]:
+    """Watches the files of this broker's certificate inside of the block; yields None without TLS."""
+    if config.tls_files is None:
+        yield None
+        return
+    certificate = ServedCertificate(config.tls_files, doors.names, node)
+    keeping = certificate.keep(tell=lambda problem: log.warning("certificate", reason=problem or "it is valid again"))
+    with in_background("certificate", keeping):
+        yield certificate
 
 
 def make_agent(
@@ -208,7 +227,7 @@ def make_agent(
         rack=config.broker_rack,
         log_dirs=(identity.directory_id,),
         generation=identity.generation,
-        data_plane=config.broker_data_plane,
+        data_plane=NO_DATA_PLANE if config.broker_data_plane == NO_DATA_PLANE else EXTERNAL_DATA_PLANE,
     )
     return AgentLoop(
         broker,
@@ -255,17 +274,21 @@ async def serving_clients(
     controllers: AdminForwarding,
     calls: CallTallies | None = None,
     certificate: ServedCertificate | None = None,
+    partitions: PartitionService | None = None,
 ) -> AsyncIterator[tuple[Endpoint, ...]]:
     """Serves every listener inside of the block; yields the bound endpoints. The first listener also answers health checks."""
     async with AsyncExitStack() as stack:
         bound: list[Endpoint] = []
         turns = Turns()
+        reflect = (_SERVICE, SERVICE.full_name, *(() if partitions is None else (PARTITIONS.full_name,)))
         for each in config.listeners:
             service = ClusterMetadata(agent, each.name, turns)
 
             def add(server: grpc.aio.Server, service: ClusterMetadata = service) -> None:
                 client_pb2_grpc.add_ClusterMetadataServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
                 server.add_generic_rpc_handlers((controllers,))
+                if partitions is not None:
+                    partition_pb2_grpc.add_PartitionServiceServicer_to_server(partitions, server)  # type: ignore[no-untyped-call]
 
             served = serving(
                 each.address,
@@ -274,13 +297,29 @@ async def serving_clients(
                 certificate=certificate,
                 servers=len(config.listeners),
                 health=None if bound else health,
-                reflect=(_SERVICE, SERVICE.full_name),
+                reflect=reflect,
                 tallies=calls,
             )
             port = await stack.enter_async_context(served)
             bound.append(Endpoint(each.name, each.address.host, port))
         stack.push_async_callback(controllers.stop)
         yield tuple(bound)
+
+
+@asynccontextmanager
+async def telling_data_plane(
+    agent: AgentLoop, config: BrokerConfig, now_ms: Callable[[], int], calls: CallTallies
+) -> AsyncIterator[int | None]:
+    """Tells the assignments to a data plane beside this process, if there is one; yields the port for it."""
+    if config.data_plane_hook is not None:
+        feed = AssignmentFeed(agent.broker_id, agent.is_current)
+        hook = AssignmentHook([str(config.data_plane_hook)], config.data_plane_hook_timeout_ms, feed)
+        agent.publishers.subscribe(assignment_hook.NAME, hook.take)
+    if config.data_plane_listener is None:
+        yield None
+        return
+    async with serving_data_plane(agent, config.data_plane_listener, now_ms, calls) as port:
+        yield port
 
 
 @asynccontextmanager

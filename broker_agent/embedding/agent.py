@@ -31,9 +31,9 @@ from broker_agent.agent import AgentLoop
 from broker_agent.cache import MetadataView
 from broker_agent.client import CallFailed
 from broker_agent.config import BrokerConfig
-from broker_agent.embedding.errors import AgentEnded, NotRegistered, NotRunning, typed
+from broker_agent.data_plane.producer_ids import ProducerIdBlock, ProducerIds
+from broker_agent.embedding.errors import AgentEnded, NotAnswered, NotRegistered, NotRunning, typed
 from broker_agent.embedding.isr_requests import IsrGranted, IsrRequests, refused
-from broker_agent.embedding.producer_ids import ProducerIdBlock, ProducerIds
 from broker_agent.embedding.standard_log import StandardLog
 from broker_agent.metadata_loader import Log
 from broker_agent.process import run_broker
@@ -90,7 +90,7 @@ class Agent:
         self._feed = AssignmentFeed(config.node_id, lambda image: self._the_loop.is_current(image))
         self._subscribers: dict[str, Subscriber] = {NAME: self._feed.take}
         self._isr_requests = IsrRequests(self._alter_partition)
-        self._producer_ids = ProducerIds(self._allocate, lambda: self._the_loop.generation)
+        self._producer_ids = ProducerIds(self._allocate, lambda: self._the_loop.generation, NotAnswered)
         self._clock = RealClock()
         self._loop: AgentLoop | None = None
         self._running: asyncio.Task[Exit] | None = None
@@ -123,8 +123,7 @@ class Agent:
             raise
         if self._running.done():
             raise NotRegistered(
-                f"{self._result().reason}. The broker has not served. Correct the reason, then start again; the logs of the "
-                "controllers say more"
+                f"{self._result().reason}. The broker has not served; see the controllers' logs, then start again"
             )
         self._body = asyncio.current_task()
         self._running.add_done_callback(self._ended)
@@ -306,9 +305,6 @@ class Agent:
         `isr` are the members. A mapping also has the broker epoch of each member's last fetch: then a member that was restarted
         meanwhile is not let in. Without a mapping the members have the broker epochs of the metadata.
 
-        A proposed member may be elected before the answer comes. So a write needs each proposed member, too, from this call on,
-        until an assignment without the member comes, or ProposalRefused.
-
         Raises:
             ProposalRefused: the controller has refused it; `code` and text say why, and what to do.
             ProposalInFlight: another proposal of the partition has no answer yet.
@@ -316,15 +312,14 @@ class Agent:
         """
         brokers = self._the_loop.image.brokers
         epochs = isr if isinstance(isr, Mapping) else {}
-        place = f"{lead.topic}-{lead.partition}"
         members = []
         for broker_id in isr:
             known = brokers.get(broker_id)
             if known is None:
-                raise refused(ErrorCode.INELIGIBLE_REPLICA, place, f"broker {broker_id} is not registered")
+                raise refused(ErrorCode.INELIGIBLE_REPLICA, lead.replica, f"broker {broker_id} is not registered")
             members.append(IsrMember(broker_id, epochs.get(broker_id, known.broker_epoch)))
         proposal = IsrProposal(lead.topic_id, lead.partition, lead.leader_epoch, lead.partition_epoch, tuple(members))
-        return await self._isr_requests.propose(proposal, place)
+        return await self._isr_requests.propose(proposal)
 
     async def _alter_partition(self, proposals: tuple[IsrProposal, ...]) -> broker_pb2.AlterPartitionResponse:
         loop, epoch = self._registered()

@@ -74,12 +74,15 @@ class DevCluster:
         controllers: int = 3,
         brokers: int = 0,
         racks: int = 0,
+        data_plane: str = "none",
         base_port: int | None = None,
         controller_settings: Mapping[str, object] | None = None,
         broker_settings: Mapping[str, object] | None = None,
         progress: Progress = _silent,
     ) -> Self:
         """Formats a new cluster in `directory`, which must be empty or absent. Starts no node.
+
+        `data_plane`: `none`, or `partitions` for brokers that store and serve records.
 
         Raises:
             Conflict: the directory holds something, or ports cannot be had.
@@ -89,7 +92,10 @@ class DevCluster:
             raise Conflict(f"{directory} holds a cluster already")
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise Conflict(f"{directory} is not empty, and what is in it is no cluster of ours: give another --dir")
-        settings = {"controller": dict(controller_settings or {}), "broker": dict(broker_settings or {})}
+        settings = {
+            "controller": dict(controller_settings or {}),
+            "broker": {layouts.DATA_PLANE: data_plane, **(broker_settings or {})},
+        }
         layout = layouts.plan(directory, controllers, brokers, racks, base_port)._replace(settings=settings)
         was_there = directory.exists()
         directory.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@
                   log                the daemon's output
                   pid                the daemon's pid, while the daemon runs
     broker-101/   the same, for `brokerd`
+                  replicas/          the log directory, if the brokers have records
 
 Ports are chosen once and stay the same over restarts. They are below the range that the kernel gives to outgoing connections.
 Otherwise a client's connection could take a stopped node's port:
@@ -34,6 +35,8 @@ from quorum.devcluster.node_files import open_regular, why_text
 from quorum.runtime.disk.format_directory import InitialController, format_directory, random_uuid
 
 HOST: Final = "127.0.0.1"
+DATA_PLANE: Final = "broker.data.plane"
+PARTITIONS: Final = "partitions"
 CLUSTER_FILE: Final = "cluster.json"
 CLUSTER_FILE_BYTES_MAX: Final = 1 << 20
 SCHEMA_VERSION: Final = 1
@@ -73,6 +76,10 @@ class DevNode(NamedTuple):
     @property
     def data_directory(self) -> Path:
         return self.directory / "data"
+
+    @property
+    def log_directory(self) -> Path:
+        return self.directory / "replicas"
 
     @property
     def config_path(self) -> Path:
@@ -175,6 +182,8 @@ def write_config(layout: Layout, node: DevNode) -> None:
     if unusable(node) is not None or node.config_path.exists():
         return
     values = {**_config(layout, node), **layout.settings.get(node.role, {})}
+    if values.get(DATA_PLANE) == PARTITIONS:
+        values.setdefault("log.dirs", str(node.log_directory))
     node.directory.mkdir(parents=True, exist_ok=True)
     node.config_path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items()))
 
@@ -190,7 +199,7 @@ def _config(layout: Layout, node: DevNode) -> dict[str, Any]:
         "listeners": f"PLAINTEXT://{node.endpoint}",
         "controller.quorum.bootstrap.servers": layout.bootstrap,
         "controlled.shutdown.deadline.ms": 5_000,
-        "broker.data.plane": "none",  # no data is replicated here: every active replica is in sync
+        DATA_PLANE: "none",  # no data is replicated here: every active replica is in sync
     }
 
 

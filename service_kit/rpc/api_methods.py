@@ -73,6 +73,13 @@ API: Final[Mapping[str, Mapping[str, Kind]]] = {
         "ClusterStatus": Kind.READ,
         "Configs": Kind.READ,
     },
+    "PartitionService": {
+        "Append": Kind.CHANGE,
+        "FetchRecords": Kind.READ,  # of a follower also an acknowledgement: a repeated one does no harm
+        "ListOffsets": Kind.READ,
+        "OffsetForLeaderEpoch": Kind.READ,
+        "AllocateProducerId": Kind.CHANGE,
+    },
     "DataPlaneService": {
         "WatchAssignments": Kind.READ,
         "Lease": Kind.READ,

@@ -73,7 +73,7 @@ def test_a_data_plane_is_beside_the_agent_unless_it_is_said_otherwise() -> None:
     """`none` is never the default: with it replicas come into ISRs whatever data they have."""
     assert loaded().broker_data_plane == "external"
     assert loaded(broker__data__plane="none").broker_data_plane == "none"
-    assert "broker.data.plane: one of external, none expected" in mistakes(broker__data__plane="maybe")[0]
+    assert "broker.data.plane: one of partitions, external, none expected" in mistakes(broker__data__plane="maybe")[0]
 
 
 async def test_a_broker_that_is_embedded_refuses_to_do_without_a_data_plane(tmp_path: Path) -> None:
@@ -172,3 +172,33 @@ def test_what_cannot_work_is_refused_with_the_reason(changes: dict[str, str], wo
     found = mistakes(**changes)
 
     assert any(words in mistake for mistake in found), found
+
+
+def test_a_broker_with_partitions_needs_log_directories_of_its_own() -> None:
+    """And a log directory without such a data plane would never be used."""
+    config = loaded(broker__data__plane="partitions", log__dirs="/disk1, /disk2")
+    assert config.log_dirs == (Path("/disk1"), Path("/disk2"))
+
+    assert "needs at least one log directory" in mistakes(broker__data__plane="partitions")[0]
+    assert "is for broker.data.plane: partitions, and not external" in mistakes(log__dirs="/disk1")[0]
+    for twice in ("/disk1,/disk1", "/disk1,/var/lib/metaquorum/b4"):
+        assert "named twice" in mistakes(broker__data__plane="partitions", log__dirs=twice)[0]
+
+
+def test_a_broker_with_partitions_has_no_data_plane_beside_it() -> None:
+    """Two data planes would both act on the same assignments."""
+    for key in ("data__plane__listener", "data__plane__hook"):
+        value = "127.0.0.1:0" if key.endswith("listener") else "/bin/obey"
+        found = mistakes(broker__data__plane="partitions", log__dirs="/disk1", **{key: value})
+        assert key.replace("__", ".") in found[0]
+        assert "inside of it" in found[0]
+
+
+def test_brokers_fetch_from_each_other_at_a_listener_that_exists() -> None:
+    found = mistakes(broker__data__plane="partitions", log__dirs="/disk1", inter__broker__listener__name="X")
+    assert "inter.broker.listener.name: 'X' is none of the listeners" in found[0]
+
+
+def test_a_followers_fetch_is_shorter_than_the_lag_that_costs_its_place() -> None:
+    found = mistakes(broker__data__plane="partitions", log__dirs="/disk1", replica__lag__time__max__ms="900")
+    assert "leaves no room for two fetches" in found[0]

@@ -54,6 +54,11 @@ def dev() -> None:
 @click.option("--brokers", type=click.IntRange(0, 99), metavar="N", help="Default: 3.")
 @click.option("--racks", type=click.IntRange(0, 99), metavar="N", help="Spread the brokers over so many racks.")
 @click.option(
+    "--data-plane",
+    type=click.Choice(("none", "partitions")),
+    help="none (default): brokers without records. partitions: brokers that store and serve records.",
+)
+@click.option(
     "--base-port",
     type=click.IntRange(1, 65_000),
     metavar="PORT",
@@ -81,6 +86,7 @@ def up(
     controllers: int | None,
     brokers: int | None,
     racks: int | None,
+    data_plane: str | None,
     base_port: int | None,
     controller_settings: tuple[str, ...],
     broker_settings: tuple[str, ...],
@@ -105,7 +111,13 @@ def up(
         _check_same(cluster, controllers, brokers)
         _check_unset(
             cluster,
-            {"--racks": racks, "--base-port": base_port, "--set": controller_settings, "--set-broker": broker_settings},
+            {
+                "--racks": racks,
+                "--data-plane": data_plane,
+                "--base-port": base_port,
+                "--set": controller_settings,
+                "--set-broker": broker_settings,
+            },
         )
     else:
         cluster = _guarded(
@@ -114,6 +126,7 @@ def up(
                 controllers=3 if controllers is None else controllers,
                 brokers=3 if brokers is None else brokers,
                 racks=racks or 0,
+                data_plane=data_plane or "none",
                 base_port=base_port,
                 controller_settings=dict(pairs(controller_settings)),
                 broker_settings=dict(pairs(broker_settings)),

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from broker_agent.client import CallFailed
-from broker_agent.embedding.errors import NotAnswered
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +24,16 @@ class ProducerIdBlock:
 class ProducerIds:
     """Hands out producer ids one by one. Any number of tasks may ask at the same time."""
 
-    def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]], generation: Callable[[], int]) -> None:
-        """`allocate` asks the controller for a block. Raises CallFailed."""
+    def __init__(
+        self,
+        allocate: Callable[[], Awaitable[ProducerIdBlock]],
+        generation: Callable[[], int],
+        error: Callable[[str], Exception] = CallFailed,
+    ) -> None:
+        """`allocate` asks the controller for a block, and raises CallFailed. `error` makes the error of `next` from its text."""
         self._allocate = allocate
         self._generation = generation
+        self._error = error
         self._block = ProducerIdBlock(0, 0, 0)
         self._used = 0
         self._turn = asyncio.Lock()
@@ -37,7 +42,8 @@ class ProducerIds:
         """Returns an id that was never used. Asks the controller only when a block is used up.
 
         Raises:
-            NotAnswered: there is no block. At most a block of ids is lost; ask again.
+            Exception: there is no block: NotAnswered in an embedding process, CallFailed in `brokerd`. At most a block of ids is
+                lost; ask again.
         """
         async with self._turn:
             # The recovered history of a later generation may not have the block, and may give it to another broker.
@@ -45,6 +51,6 @@ class ProducerIds:
                 try:
                     self._block, self._used = await self._allocate(), 0
                 except CallFailed as e:
-                    raise NotAnswered(f"no producer ids: {e}. At most a block of ids is lost; ask again") from e
+                    raise self._error(f"no producer ids: {e}. At most a block of ids is lost; ask again") from e
             self._used += 1
             return self._block.first + self._used - 1

@@ -1,0 +1,1 @@
+"""The data plane inside of `brokerd`: the tasks, threads and calls around the replicas of one broker."""

@@ -1,0 +1,437 @@
+"""The data plane of one broker: the tasks around `ReplicaManager`. It decides nothing.
+
+    metadata, appends, fetches, ends of disk work, timer --inputs--> ReplicaManager --effects--> threads, other brokers, answers
+
+The manager lives on the event loop. Its effects go to threads (`disk_work`), to other brokers (`fetch_client`), to the
+controllers (`isr_sender`, and the agent), and to the calls that wait for an answer. Example: an append with acks=all.
+
+    1. A producer calls Append. `append` gives the batch to the manager, with token 7, and waits for token 7.
+    2. The manager has appended, and returns `Flush` and `Wake`. A thread flushes. The parked fetch of follower 102 is answered.
+    3. The fetch of follower 102 comes again, from the next offset. The manager returns `Produced(7)`, and the call of step 1 is
+       answered, if the broker still has its lease (`partition_service`).
+
+*A turn is short*: assignments, ends of disk work and batches of one request are taken in slices.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count, islice
+from typing import Any, Final, Protocol, assert_never
+
+from broker_agent.client import CallFailed
+from broker_agent.data_plane.append_messages import Outcome, Refused, WriteOrRefused
+from broker_agent.data_plane.disk_work import DiskWorkers, Ended
+from broker_agent.data_plane.fetch_messages import ANY_EPOCH, Fetch, FetchLimits
+from broker_agent.data_plane.isr_sender import IsrSender
+from broker_agent.data_plane.offset_messages import EpochQuestion, OffsetQuestion
+from broker_agent.data_plane.topic_configs import TopicConfigs
+from broker_agent.metadata_loader import Log
+from broker_agent.partitions.effects import (
+    AssignDirectory,
+    BrokerFailed,
+    DeleteLog,
+    DirectoryFailed,
+    Effect,
+    Effects,
+    Flush,
+    OpenLog,
+    Produced,
+    ReplicaFailed,
+    SendFetch,
+    SendProposal,
+    Stopped,
+    StrayLogs,
+    Wake,
+    WriteHighWatermarks,
+)
+from broker_agent.partitions.offset_questions import EpochEnd, FoundOffset
+from broker_agent.partitions.open_fetch import FetchSource, OpenFetch
+from broker_agent.partitions.replica_manager import ReplicaManager
+from broker_agent.publishing.assignment_feed import AssignmentFeed
+from broker_agent.publishing.assignments import ResumePoint, WholeSet
+from broker_agent.publishing.publishers import ImageUpdate
+from broker_agent.replica.fetch_sessions import SessionAnswer, SessionRequest
+from broker_agent.replica.log_directory import ReplicaPlace
+from broker_agent.replica.purgatory import Acks
+from broker_agent.session.isr_proposals import Place
+from metadata_log.format.ids import Epoch, NodeId, Uuid, uuid_text
+from metadata_log.image.metadata_image import MetadataImage
+from service_kit.rpc.refusals import Refusal
+
+ASSIGNMENTS_SLICE: Final = 50
+"""How many assignments are carried out in one turn."""
+TOPICS_SLICE: Final = 200
+"""How many topics are configured in one turn."""
+TURN_MS: Final = 5
+"""How long one call may append before other tasks of the event loop run."""
+ANSWER_PATIENCE_MS: Final = 5_000
+"""How long a fetch waits for an answer beyond the time that it lets the source wait."""
+
+
+class HostingBroker(Protocol):
+    """The view of the agent that the data plane needs."""
+
+    @property
+    def broker_id(self) -> NodeId: ...
+
+    @property
+    def broker_epoch(self) -> int | None: ...
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    def assign_directories(self, directory: Uuid, replicas: Iterable[Place]) -> None: ...
+
+    def directory_failed(self, directory: Uuid) -> None: ...
+
+    def give_up(self, reason: str) -> None: ...
+
+
+class SourceBrokers(Protocol):
+    """The brokers that this broker follows."""
+
+    async def fetch(
+        self, source_id: NodeId, session: SessionRequest, broker_epoch: int, limits: FetchLimits, timeout_s: float
+    ) -> SessionAnswer:
+        """Fetches from a broker. Raises CallFailed."""
+
+
+class _Append:
+    """One call that appends: the outcomes that are there, and how many are not."""
+
+    def __init__(self, size: int) -> None:
+        self.outcomes: list[Outcome | None] = [None] * size
+        self.open = size
+        self.done = asyncio.Event()
+
+    def end(self, index: int, outcome: Outcome) -> None:
+        self.outcomes[index] = outcome
+        self.open -= 1
+        if not self.open:
+            self.done.set()
+
+
+class DataPlane:
+    """The data plane of one broker, for one event loop. `run` is its task; `stop` ends it in order, `close` in any case."""
+
+    def __init__(
+        self,
+        broker: HostingBroker,
+        manager: ReplicaManager,
+        sources: SourceBrokers,
+        feed: AssignmentFeed,
+        fetch_limits: FetchLimits,
+        isr_sender: Callable[[Callable[[SendProposal, Any], None]], IsrSender],
+        *,
+        threads_per_directory: int,
+        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+        log: Log,
+    ) -> None:
+        """`isr_sender` makes the sender of proposals; it gets the function that takes the answers."""
+        self._broker = broker
+        self.manager = manager
+        self._sources = sources
+        self._feed = feed
+        self._fetch_limits = fetch_limits
+        self._now_ms = now_ms
+        self._wall_ms = wall_ms
+        self._log = log
+        self._isr_sender = isr_sender(self._proposal_answered)
+        self._workers = DiskWorkers(self._disk_ended, wall_ms, threads_per_directory)
+        self._configs = TopicConfigs()
+        self._tokens = count(1)
+        self._appends: dict[int, tuple[_Append, int, Place]] = {}
+        """Token -> the call that waits for it, its batch in the call, and the partition."""
+        self._parked: dict[OpenFetch, asyncio.Event] = {}
+        self._fetching: set[asyncio.Task[None]] = set()
+        self._registered_as: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._has_stopped = asyncio.Event()
+        self._has_ended = False
+        """True once nothing is served any more."""
+        self._is_closed = False
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Looks at the log directories. Waits for the disk; call it once, before the broker registers."""
+        self._carry_out(self.manager.start(self._now_ms()))
+
+    async def run(self) -> None:
+        """Carries out the assignments, and sends the proposals, until the task is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._isr_sender.run())
+            tasks.create_task(self._follow_assignments())
+
+    async def stop(self) -> None:
+        """Ends all leaderships here, and makes everything durable. The broker's leaderships have moved away."""
+        self._end()
+        self._carry_out(self.manager.stop(self._now_ms()))
+        await self._has_stopped.wait()
+
+    def close(self) -> None:
+        """Ends everything at once, and closes the files."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._end()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._fetching:
+            task.cancel()
+        self._workers.close()
+        self.manager.close()
+
+    def _end(self) -> None:
+        """Ends the fetches that wait."""
+        self._has_ended = True
+        for news in self._parked.values():
+            news.set()
+
+    def _check_running(self) -> None:
+        if self._has_ended:
+            raise Refusal("BROKER_NOT_AVAILABLE", "this broker stops. Nothing was done; ask another broker")
+
+    # --- metadata ----------------------------------------------------------------------------------------------------
+
+    async def take(self, update: ImageUpdate) -> None:
+        """Takes brokers and configs of an image. A subscriber of `Publishers`."""
+        if update.changes.brokers:
+            self._carry_out(self.manager.brokers_changed(_candidates(update.after), self._now_ms()))
+        for topic_id in update.changes.deleted_topics:
+            self._configs.forget(topic_id)
+            self.manager.topic_forgotten(topic_id)
+        for index, topic_id in enumerate(self._configs.changed_topics(update)):
+            self._configure(update.after, topic_id)
+            if index % TOPICS_SLICE == TOPICS_SLICE - 1:
+                await asyncio.sleep(0)
+
+    def _configure(self, image: MetadataImage, topic_id: Uuid) -> None:
+        config = self._configs.news_of(image, topic_id, self._broker.broker_id)
+        if config is not None:
+            self._carry_out(self.manager.topic_configured(topic_id, config, self._now_ms()))
+
+    async def _follow_assignments(self) -> None:
+        point: ResumePoint | None = None
+        while True:
+            reading = self._feed.read(point)
+            if reading is None or not reading[0]:
+                if self._feed.has_ended:
+                    return
+                await self._feed.changed()
+                continue
+            news, point = reading
+            rest = iter(news)
+            while some := tuple(islice(rest, ASSIGNMENTS_SLICE)):
+                self._register()
+                image = self._broker.image
+                for topic_id in {each.topic_id for each in some if not isinstance(each, WholeSet)}:
+                    self._configure(image, topic_id)
+                self._carry_out(self.manager.assign(some, self._now_ms()))
+                await asyncio.sleep(0)
+
+    def _register(self) -> None:
+        epoch = self._broker.broker_epoch
+        if epoch is not None and epoch != self._registered_as:
+            self._registered_as = epoch
+            self.manager.registered(epoch)
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    async def append(self, writes: Sequence[WriteOrRefused], acks: Acks, timeout_ms: int) -> list[Outcome]:
+        """Appends batches; returns the outcome of each, in order. Raises Refusal if the broker stops."""
+        self._check_running()
+        begun_ms = turn_ms = self._now_ms()
+        call = _Append(len(writes))
+        for index, write in enumerate(writes):
+            if isinstance(write, Refused):
+                call.end(index, Outcome(write.place, write.code, text=write.text))
+                continue
+            token = next(self._tokens)
+            self._appends[token] = call, index, write.place
+            now_ms = self._now_ms()
+            self._carry_out(
+                self.manager.append(
+                    ReplicaPlace(*write.place),
+                    _known(write.leader_epoch),
+                    write.records,
+                    write.stamp,
+                    acks,
+                    begun_ms + timeout_ms,
+                    token,
+                    now_ms,
+                    self._wall_ms(),
+                )
+            )
+            if now_ms - turn_ms >= TURN_MS:
+                await asyncio.sleep(0)
+                turn_ms = self._now_ms()
+        if call.open:
+            await call.done.wait()
+        return [each for each in call.outcomes if each is not None]
+
+    async def fetch(self, fetch: Fetch) -> SessionAnswer:
+        """Reads for a follower or a consumer; waits until there are enough bytes, or the time is up.
+
+        Raises:
+            Refusal: the broker stops.
+        """
+        self._check_running()
+        source = FetchSource(fetch.replica_id, fetch.broker_epoch) if fetch.is_follower else None
+        opened, effects = self.manager.open_fetch(source, fetch.session, self._now_ms(), **fetch.limits._asdict())
+        self._carry_out(effects)
+        news = self._parked[opened] = asyncio.Event()
+        answer: SessionAnswer | None = None
+        try:
+            while True:
+                self._check_running()
+                news.clear()
+                answer, effects = self.manager.poll(opened, self._now_ms())
+                self._carry_out(effects)
+                if answer is not None:
+                    return answer
+                await news.wait()
+        finally:
+            del self._parked[opened]
+            if answer is None and not self._is_closed:
+                self.manager.drop_fetch(opened)
+
+    def list_offset(self, question: OffsetQuestion) -> FoundOffset:
+        """Answers a question for an offset. Raises Refusal if the broker stops."""
+        self._check_running()
+        place, leader_epoch, wanted = question
+        found, effects = self.manager.list_offset(ReplicaPlace(*place), _known(leader_epoch), wanted, self._now_ms())
+        self._carry_out(effects)
+        return found
+
+    def end_of_epoch(self, question: EpochQuestion) -> EpochEnd:
+        """Answers a question for the end of a leader epoch. Raises Refusal if the broker stops."""
+        self._check_running()
+        place, current_leader_epoch, leader_epoch = question
+        return self.manager.end_of_epoch(ReplicaPlace(*place), _known(current_leader_epoch), leader_epoch)
+
+    # --- effects -----------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: Effects) -> None:
+        assigned: defaultdict[Uuid, list[Place]] = defaultdict(list)
+        for effect in effects:
+            if isinstance(effect, AssignDirectory):
+                assigned[effect.directory].append(effect.place)
+            else:
+                self._carry_out_one(effect)
+        for directory, places in assigned.items():
+            self._broker.assign_directories(directory, places)
+        self._arm_timer()
+
+    def _carry_out_one(self, effect: Effect) -> None:
+        match effect:
+            case Produced():
+                self._answer(effect)
+            case Flush() | OpenLog() | DeleteLog() | WriteHighWatermarks():
+                self._workers.begin(effect)
+            case Wake(fetch):
+                if fetch in self._parked:
+                    self._parked[fetch].set()
+            case SendFetch():
+                task = asyncio.get_running_loop().create_task(self._fetch(effect))
+                self._fetching.add(task)
+                task.add_done_callback(self._fetched)
+            case SendProposal():
+                self._isr_sender.send(effect)
+            case AssignDirectory():
+                raise AssertionError("assignments are told together")
+            case ReplicaFailed(place, reason):
+                self._log.error("replica failed", replica=place.name, reason=reason, means="it serves no more")
+            case DirectoryFailed(directory, reason):
+                self._log.error("log directory failed", directory=uuid_text(directory), reason=reason)
+                self._broker.directory_failed(directory)
+            case BrokerFailed(reason):
+                self._log.error("all log directories failed", reason=reason)
+            case StrayLogs(logs):
+                names = ", ".join(place.name for _, place in logs[:5])
+                self._log.warning("stray logs", logs=len(logs), first=names, todo="look, and delete them by hand")
+            case Stopped():
+                self._has_stopped.set()
+            case _:
+                assert_never(effect)
+
+    def _answer(self, produced: Produced) -> None:
+        call, index, place = self._appends.pop(produced.token)
+        call.end(
+            index, Outcome(place, produced.code, produced.base_offset, produced.log_start_offset, produced.message)
+        )
+
+    def _disk_ended(self, ended: Ended) -> None:
+        now_ms, wall_ms = self._now_ms(), self._wall_ms()
+        with self._ending_the_broker():
+            if ended.error is None:
+                self._carry_out(self.manager.disk_done(ended.work, ended.result, now_ms, wall_ms))
+            else:
+                self._carry_out(self.manager.disk_failed(ended.work, ended.error, now_ms, wall_ms))
+
+    def _proposal_answered(self, proposal: SendProposal, answer: Any) -> None:
+        self._carry_out(self.manager.proposal_answered(proposal, answer, self._now_ms()))
+
+    async def _fetch(self, send: SendFetch) -> None:
+        """Sends one request of a fetcher, and gives its answer to the manager."""
+        limits = self._fetch_limits
+        timeout_s = (limits.max_wait_ms + ANSWER_PATIENCE_MS) / 1_000
+        try:
+            epoch = self._broker.broker_epoch
+            if epoch is None:
+                raise CallFailed("this broker is not registered")
+            answer = await self._sources.fetch(send.source_id, send.request.session, epoch, limits, timeout_s)
+        except CallFailed as e:
+            self._log.debug("fetch failed", source=send.source_id, reason=str(e))
+            self._carry_out(self.manager.fetch_failed(send, self._now_ms()))
+        else:
+            self._carry_out(self.manager.fetch_answered(send, answer, self._now_ms(), self._wall_ms()))
+
+    def _fetched(self, task: asyncio.Task[None]) -> None:
+        self._fetching.discard(task)
+        if not task.cancelled():
+            with self._ending_the_broker():
+                task.result()
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def _arm_timer(self) -> None:
+        deadline_ms = None if self._is_closed else self.manager.next_deadline_ms(self._now_ms())
+        if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        delay_s = max(0, deadline_ms - self._now_ms()) / 1_000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        with self._ending_the_broker():
+            self._carry_out(self.manager.tick(self._now_ms(), self._wall_ms()))
+
+    @contextmanager
+    def _ending_the_broker(self) -> Iterator[None]:
+        """Ends the broker after a mistake of this program in a callback of the event loop, which would only log it."""
+        try:
+            yield
+        except Exception as e:
+            self._log.error("mistake in the data plane", reason=repr(e), exc_info=e)
+            self._broker.give_up(f"the data plane has made a mistake: {e!r}")
+
+
+def _known(epoch: Epoch) -> Epoch | None:
+    return None if epoch == ANY_EPOCH else epoch
+
+
+def _candidates(image: MetadataImage) -> dict[NodeId, int]:
+    """The brokers that may be in an ISR, with their broker epochs."""
+    return {
+        each.broker_id: each.broker_epoch
+        for each in image.brokers.unordered_values()
+        if not (each.fenced or each.in_controlled_shutdown)
+    }

@@ -1,0 +1,1 @@
+"""Real brokers that store and serve records."""
