@@ -107,6 +107,10 @@ class Serving:
             self._due.set(fetch, fetch.deadline_ms)
             return None
         self._end(fetch)
+        for place, answer in fetch.answers.items():
+            if answer.batches or answer.diverged is not None or answer.error is not ErrorCode.NONE:
+                # The fetcher may drop the answer, and then ask for the same place again without a word in its request.
+                fetch.watcher.todo[place] = None
         return fetch.context.answer(fetch.answers)
 
     def _is_ready(self, fetch: OpenFetch, *, is_first: bool) -> bool:
@@ -189,7 +193,12 @@ class Serving:
         if fetch.source is None:
             return judge_consumer(leader, asked)
         follower = ReplicaFetch(*fetch.source, asked.leader_epoch, asked.offset, asked.last_fetched_epoch)
+        known = leader.followers.get(fetch.source.broker_id)
+        before = None if known is None else known.end
         verdict, effects = leader.fetched(follower, now_ms)
+        if before is not None and known is not None and known.end is not None and known.end < before:
+            # A late request of the same follower, perhaps. Its present session does not name this partition again by itself.
+            self._watchers.doubted(replica.place, fetch.watcher)
         self._leading.carry(replica, effects)
         return verdict
 

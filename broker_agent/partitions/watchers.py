@@ -52,6 +52,12 @@ class Watchers:
         for watcher in self._of.get(place, ()):
             self._tell(watcher, place)
 
+    def doubted(self, place: Place, by: Watcher) -> None:
+        """Make the other followers' sessions look again at what they have said about a partition."""
+        for watcher in self._of.get(place, ()):
+            if watcher.is_follower and watcher is not by:
+                self._tell(watcher, place)
+
     def _tell(self, watcher: Watcher, place: Place) -> None:
         watcher.todo[place] = None
         if watcher.fetch is not None:

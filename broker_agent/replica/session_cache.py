@@ -77,6 +77,9 @@ class _Session:
             self.fetches.pop(place, None)
             self.said.pop(place, None)
         for place, fetch in request.fetches:
+            before = self.fetches.get(place)
+            if before is not None and before.leader_epoch != fetch.leader_epoch:
+                self.said.pop(place, None)  # the fetcher takes no answer to a request of its earlier leader epoch
             self.fetches[place] = fetch
 
     def news(self, answers: dict[Place, PartitionAnswer]) -> tuple[tuple[Place, PartitionAnswer], ...]:
@@ -84,9 +87,11 @@ class _Session:
         news = []
         for place, answer in answers.items():
             said = _Said.of(answer)
-            if answer.error is not ErrorCode.NONE:
-                self.said.pop(place, None)  # an answer without the error is news again
-            elif answer.batches or answer.diverged is not None or self.said.get(place) != said:
+            if answer.error is not ErrorCode.NONE or answer.diverged is not None:
+                self.said.pop(
+                    place, None
+                )  # the fetcher takes only the high watermark of a log that agrees with its own
+            elif answer.batches or self.said.get(place) != said:
                 self.said[place] = said
             else:
                 continue

@@ -93,6 +93,8 @@ class Broker:
     topic: TopicConfig = field(default_factory=lambda: TopicConfig(LOG))
     seed: int = 1
     now_ms: int = 0
+    broker_epoch: int = 0
+    """0: the one in `EPOCHS`."""
 
     def __post_init__(self) -> None:
         self.manager = ReplicaManager(self.broker_id, self.disks, self.config, random.Random(self.seed))
@@ -105,7 +107,8 @@ class Broker:
         """All other effects."""
         self.token = 0
         self.take(self.manager.start(self.now_ms))
-        self.manager.registered(EPOCHS[self.broker_id])
+        self.broker_epoch = self.broker_epoch or EPOCHS[self.broker_id]
+        self.manager.registered(self.broker_epoch)
         self.take(self.manager.topic_configured(TOPIC_ID, self.topic, self.now_ms))
         self.take(self.manager.brokers_changed(EPOCHS, self.now_ms))
 
@@ -240,7 +243,7 @@ def replicate(source: Broker, follower: Broker) -> None:
             return
         follower.fetches = [each for each in follower.fetches if each not in sent]
         for each in sent:
-            origin = FetchSource(follower.broker_id, EPOCHS[follower.broker_id])
+            origin = FetchSource(follower.broker_id, follower.broker_epoch)
             fetch = source.open_fetch(each.request.session, origin, max_wait_ms=0)
             answer = None
             while answer is None:

@@ -2,7 +2,14 @@
 
 import random
 
-from broker_agent.replica.fetch_sessions import EPOCH_MAX, FetchSession, SessionAnswer, SessionRequest, next_epoch
+from broker_agent.replica.fetch_sessions import (
+    EPOCH_MAX,
+    FINAL_EPOCH,
+    FetchSession,
+    SessionAnswer,
+    SessionRequest,
+    next_epoch,
+)
 from broker_agent.replica.follower import PartitionAnswer, PartitionFetch
 from broker_agent.replica.session_cache import SessionCache, SessionLimits
 from broker_agent.session.isr_proposals import Place
@@ -58,6 +65,26 @@ def test_a_full_request_first_then_only_changes() -> None:
     it.fetch(wanted(3, 9, 5))
     assert it.sent is not None
     assert [each[1] for each, _ in it.sent.fetches] == [1]
+
+
+def test_a_high_watermark_that_the_fetcher_has_not_taken_is_told_again() -> None:
+    """A follower takes no high watermark if its log diverges, or if it has begun another leader epoch meanwhile."""
+    it = Link()
+    it.fetch(wanted(4, 4))
+    it.marks[place(0)] = it.marks[place(1)] = 2
+    it.data = {place(0): PartitionAnswer(high_watermark=2, diverged=OffsetAndEpoch(2, 5))}
+    assert it.fetch(wanted(4, 4)) == [0, 1]
+    later = {place(0): PartitionFetch(2, 5, 5), place(1): PartitionFetch(4, 6, 5)}
+    assert it.fetch(later) == [0, 1]
+    assert it.fetch(later) == []
+
+
+def test_a_request_without_a_session_ends_the_session_that_it_names() -> None:
+    it = Link()
+    it.fetch(wanted(3))
+    request = SessionRequest(it.session.session_id, FINAL_EPOCH, tuple(wanted(3).items()))
+    answer = it.cache.open(request, 0, privileged=False).answer({place(0): PartitionAnswer()})
+    assert (answer.session_id, len(answer.answers), len(it.cache)) == (0, 1, 0)
 
 
 def test_the_answer_has_only_partitions_with_news() -> None:
