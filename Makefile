@@ -28,7 +28,7 @@ BENCH_ARGS ?=
 SCALE_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos powercut model bench scale agents image-spike clean
+.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos powercut model bench scale agents restart image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -107,15 +107,19 @@ $(MODEL): constraints-model.txt scripts/make_venv.sh
 model: $(MODEL)  ## checks the TLA+ models of the protocol with TLC, all states within their bounds; needs a Java
 	@.venv-model/bin/python spec/check.py $(MODEL_ARGS)
 
-bench: $(VENV)  ## speed, side by side with etcd on this machine; then `make scale`
+bench: $(VENV)  ## speed, side by side with etcd on this machine; then `make scale` and `make restart`
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 	@$(BIN)/python -m benchmarks.scale $(SCALE_ARGS)
+	@$(BIN)/python -m benchmarks.agent_restart $(RESTART_ARGS)
 
 scale: $(VENV)  ## the figures of a cluster with millions of partitions; SCALE_ARGS="--partitions 200000 --topics 2000"
 	@$(BIN)/python -m benchmarks.scale $(SCALE_ARGS)
 
 agents: $(VENV)  ## the figures of a controller with 1,000 brokers; AGENTS_ARGS="--agents 200 --way streams"
 	@$(BIN)/python -m benchmarks.agents $(AGENTS_ARGS)
+
+restart: $(VENV)  ## a broker with 1,000,000 partitions starts from its disk; RESTART_ARGS="--partitions 200000 --restarts 3"
+	@$(BIN)/python -m benchmarks.agent_restart $(RESTART_ARGS)
 
 image-spike: $(VENV)  ## memory and time of an image of PARTITIONS=2000000
 	@$(BIN)/python benchmarks/image_spike.py --partitions $(PARTITIONS)

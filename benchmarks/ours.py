@@ -14,11 +14,13 @@ import grpc.aio
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 
 from benchmarks.load import Call
-from benchmarks.sessions import Sessions
+from benchmarks.sessions import FIRST_BROKER_ID, Sessions
 from quorum.devcluster.cluster import DevCluster
 from quorum.devcluster.layout import free_ports, write_config
 
 TOPICS = 1_000
+FIRST_SESSION_ID = 1_001
+"""The id of the first session in a cluster with real brokers."""
 
 _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 50),
@@ -32,10 +34,15 @@ class NotAcknowledged(Exception):
 
 
 class OurCluster:
-    """`async with OurCluster(directory)`: three controllers, sessions of brokers, 1,000 topics of one partition."""
+    """`async with OurCluster(directory)`: three controllers, sessions of brokers, 1,000 topics of one partition.
 
-    def __init__(self, directory: Path, brokers: int = 3) -> None:
-        self._cluster = DevCluster.create(directory, controllers=3, brokers=0)
+    With `daemons`, some brokers are real ones, with the ids 101, 102 ...; the sessions have ids from FIRST_SESSION_ID on.
+    """
+
+    def __init__(self, directory: Path, brokers: int = 3, *, daemons: int = 0) -> None:
+        self._cluster = DevCluster.create(
+            directory, controllers=3, brokers=daemons, broker_settings={"broker.data.plane": "external"}
+        )
         self._metrics = _metrics_listeners(self._cluster)
         self._targets = [node.endpoint for node in self._cluster.layout.controllers]
         self._channels = [grpc.aio.insecure_channel(target, options=_OPTIONS) for target in self._targets]
@@ -43,7 +50,8 @@ class OurCluster:
         self._down: set[int] = set()
         self._batch = 0
         cluster_id = self._cluster.layout.cluster_id
-        self._sessions = Sessions(self._targets, cluster_id, brokers)
+        first_id = FIRST_SESSION_ID if daemons else FIRST_BROKER_ID
+        self._sessions = Sessions(self._targets, cluster_id, brokers, first_id)
         self._context = admin_pb2.RequestContext(cluster_id=cluster_id, timeout_ms=10_000)
 
     async def __aenter__(self) -> Self:
@@ -69,6 +77,11 @@ class OurCluster:
         for channel in self._channels:
             await channel.close()
         await self._cluster.down()
+
+    @property
+    def cluster(self) -> DevCluster:
+        """The processes."""
+        return self._cluster
 
     async def leader(self) -> int:
         """The index of the active controller."""

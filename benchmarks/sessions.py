@@ -44,11 +44,11 @@ class _Session:
 class Sessions:
     """A number of brokers, online until the end of the block. They stay just above their own registration."""
 
-    def __init__(self, targets: list[str], cluster_id: str, count: int) -> None:
+    def __init__(self, targets: list[str], cluster_id: str, count: int, first_id: int = FIRST_BROKER_ID) -> None:
         self._channels = [grpc.aio.insecure_channel(target) for target in targets]
         self._stubs = [broker_pb2_grpc.BrokerServiceStub(channel) for channel in self._channels]  # type: ignore[no-untyped-call]
         self._cluster_id = cluster_id
-        self._sessions = [_Session(FIRST_BROKER_ID + i, os.urandom(16)) for i in range(count)]
+        self._sessions = [_Session(first_id + i, os.urandom(16)) for i in range(count)]
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Sessions":

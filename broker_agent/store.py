@@ -50,7 +50,7 @@ _CLEAN_SHUTDOWN_BYTES_MAX: Final = 20
 INCARNATIONS_MAX: Final = 8
 """How many processes that died before they were registered are remembered; the oldest are forgotten first."""
 _UUID_BYTES: Final = 16
-_REPLAY_BYTES: Final = 1 << 20
+_REPLAY_BYTES: Final = 8 << 20
 _LOG_CONFIG: Final = LogConfig(archive=False)
 """A broker keeps no archive: the controllers do."""
 

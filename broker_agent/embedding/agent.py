@@ -123,7 +123,8 @@ class Agent:
             raise
         if self._running.done():
             raise NotRegistered(
-                f"{self._result().reason}. The broker has not served; see the controllers' logs, then start again"
+                f"{self._result().reason}. The broker has not served. Correct the reason, then start again; the logs of the "
+                "controllers say more"
             )
         self._body = asyncio.current_task()
         self._running.add_done_callback(self._ended)
@@ -305,6 +306,9 @@ class Agent:
         `isr` are the members. A mapping also has the broker epoch of each member's last fetch: then a member that was restarted
         meanwhile is not let in. Without a mapping the members have the broker epochs of the metadata.
 
+        A proposed member may be elected before the answer comes. So a write needs each proposed member, too, from this call on,
+        until an assignment without the member comes, or ProposalRefused.
+
         Raises:
             ProposalRefused: the controller has refused it; `code` and text say why, and what to do.
             ProposalInFlight: another proposal of the partition has no answer yet.
@@ -312,14 +316,15 @@ class Agent:
         """
         brokers = self._the_loop.image.brokers
         epochs = isr if isinstance(isr, Mapping) else {}
+        place = f"{lead.topic}-{lead.partition}"
         members = []
         for broker_id in isr:
             known = brokers.get(broker_id)
             if known is None:
-                raise refused(ErrorCode.INELIGIBLE_REPLICA, lead.replica, f"broker {broker_id} is not registered")
+                raise refused(ErrorCode.INELIGIBLE_REPLICA, place, f"broker {broker_id} is not registered")
             members.append(IsrMember(broker_id, epochs.get(broker_id, known.broker_epoch)))
         proposal = IsrProposal(lead.topic_id, lead.partition, lead.leader_epoch, lead.partition_epoch, tuple(members))
-        return await self._isr_requests.propose(proposal)
+        return await self._isr_requests.propose(proposal, place)
 
     async def _alter_partition(self, proposals: tuple[IsrProposal, ...]) -> broker_pb2.AlterPartitionResponse:
         loop, epoch = self._registered()

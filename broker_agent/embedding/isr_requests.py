@@ -8,9 +8,9 @@ A partition has one proposal at a time: the partition epoch of a second one woul
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from quorum_rpc.v1 import broker_pb2
 
@@ -55,10 +55,18 @@ Ask = Callable[[tuple[IsrProposal, ...]], Awaitable[broker_pb2.AlterPartitionRes
 """Sends proposals. Raises CallFailed."""
 
 
-def refused(code: ErrorCode, replica: TopicIdPartition, message: str) -> ProposalRefused:
-    """Returns the error for one refused proposal, with what to do."""
+def refused(code: ErrorCode, place: str, message: str) -> ProposalRefused:
+    """Returns the error for one refused proposal, with what to do. `place` is the partition in words, for example orders-0."""
     todo = _ADVICE.get(code, "Nothing was changed. Correct the proposal")
-    return ProposalRefused(code, f"ISR proposal for {replica} refused: {code.name}: {message}. {todo}")
+    return ProposalRefused(code, f"ISR proposal for {place} refused: {code.name}: {message}. {todo}")
+
+
+class _Asked(NamedTuple):
+    """One proposal, and its caller."""
+
+    proposal: IsrProposal
+    place: str
+    future: asyncio.Future[IsrGranted]
 
 
 class IsrRequests:
@@ -66,12 +74,12 @@ class IsrRequests:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._waiting: dict[TopicIdPartition, tuple[IsrProposal, asyncio.Future[IsrGranted]]] = {}
+        self._waiting: dict[TopicIdPartition, _Asked] = {}
         self._in_flight: frozenset[TopicIdPartition] = frozenset()
         self._asking: asyncio.Task[None] | None = None
 
-    async def propose(self, proposal: IsrProposal) -> IsrGranted:
-        """Returns the partition after the controller has granted the proposal.
+    async def propose(self, proposal: IsrProposal, place: str) -> IsrGranted:
+        """Returns the partition after the controller has granted the proposal. Errors call the partition `place`.
 
         Raises:
             ProposalRefused: the controller did not grant it.
@@ -80,11 +88,11 @@ class IsrRequests:
         """
         replica = TopicIdPartition(proposal.topic_id, proposal.partition)
         if replica in self._waiting or replica in self._in_flight:
-            text = f"another ISR proposal of {replica} has no answer yet. Nothing was sent; wait for that answer"
+            text = f"another ISR proposal of {place} has no answer yet. Nothing was sent; wait for that answer"
             raise ProposalInFlight(text)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[IsrGranted] = loop.create_future()
-        self._waiting[replica] = proposal, future
+        self._waiting[replica] = _Asked(proposal, place, future)
         if self._asking is None:
             self._asking = loop.create_task(self._ask_all())
         return await future
@@ -105,35 +113,36 @@ class IsrRequests:
                     await self._ask_some(asked)
                 finally:
                     self._in_flight = frozenset()
-                    _fail([future for _, future in asked.values()], "the agent has left")
+                    _fail(asked.values(), "the agent has left")
         finally:
             self._asking = None
-            _fail([future for _, future in self._waiting.values()], "the agent has left")
+            _fail(self._waiting.values(), "the agent has left")
             self._waiting.clear()
 
-    async def _ask_some(self, asked: dict[TopicIdPartition, tuple[IsrProposal, asyncio.Future[IsrGranted]]]) -> None:
+    async def _ask_some(self, asked: dict[TopicIdPartition, _Asked]) -> None:
         try:
-            response = await self._ask(tuple(proposal for proposal, _ in asked.values()))
+            response = await self._ask(tuple(each.proposal for each in asked.values()))
         except CallFailed as e:
-            _fail([future for _, future in asked.values()], str(e))
+            _fail(asked.values(), str(e))
             return
         for each in response.results:
             replica = TopicIdPartition(each.topic_id, each.partition)
-            if replica not in asked or asked[replica][1].done():
+            of = asked.get(replica)
+            if of is None or of.future.done():
                 continue
             code = ErrorCode.of(each.error.code)
             if code is ErrorCode.NONE:
-                asked[replica][1].set_result(_granted(replica, each))
+                of.future.set_result(_granted(replica, each))
             else:
-                asked[replica][1].set_exception(refused(code, replica, each.error.message))
-        _fail([future for _, future in asked.values()], "the controller's answer has no result for the partition")
+                of.future.set_exception(refused(code, of.place, each.error.message))
+        _fail(asked.values(), "the controller's answer has no result for the partition")
 
 
-def _fail(futures: list[asyncio.Future[IsrGranted]], reason: str) -> None:
-    for future in futures:
-        if not future.done():
+def _fail(asked: Iterable[_Asked], reason: str) -> None:
+    for each in asked:
+        if not each.future.done():
             todo = "It may have been granted or not: the next assignment of the partition says"
-            future.set_exception(NotAnswered(f"ISR proposal not answered: {reason}. {todo}"))
+            each.future.set_exception(NotAnswered(f"ISR proposal for {each.place} not answered: {reason}. {todo}"))
 
 
 def _granted(replica: TopicIdPartition, each: broker_pb2.PartitionAlterationResult) -> IsrGranted:

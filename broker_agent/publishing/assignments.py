@@ -75,6 +75,13 @@ class Assignment:
         """The key of this replica."""
         return TopicIdPartition(self.topic_id, self.partition)
 
+    def __str__(self) -> str:
+        led = f", led by {self.leader}" if isinstance(self, Follow) else ""
+        recovering = ", recovering" if self.is_recovering else ""
+        replicas, isr = (",".join(map(str, members)) or "-" for members in (self.replicas, self.isr))
+        members = f"replicas {replicas}, ISR {isr}{recovering}"
+        return f"{type(self).__name__} {self.topic}-{self.partition} in epoch {self.leader_epoch}{led}: {members}"
+
 
 class Lead(Assignment):
     """This broker leads the partition in `leader_epoch`."""
@@ -108,6 +115,9 @@ class WholeSet:
     """All replicas of this broker. The broker should have no data of any other partition."""
     offset: Offset
     """The end offset of the image that the set was made from."""
+
+    def __str__(self) -> str:
+        return f"WholeSet of {len(self.replicas)} replicas at offset {self.offset}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,15 @@ def numbers_between(data: bytes, start: int, stop: int) -> Sequence[int]:
     return numbers
 
 
+def number_at(data: bytes, place: int) -> int:
+    """Return one number of a column that `check_numbers` has accepted."""
+    if not data:
+        return 0
+    size = data[0]
+    start = 1 if len(data) == 1 + size else 1 + size * place
+    return int.from_bytes(data[start : start + size], "big", signed=True)
+
+
 def pack_lists(lists: Sequence[Sequence[int]]) -> ListColumn:
     """Pack lists of numbers."""
     return ListColumn(pack_numbers([*map(len, lists)]), pack_numbers([*chain.from_iterable(lists)]))
@@ -137,6 +146,16 @@ def lists_between(
     first = sum(numbers_between(data, 0, start))
     sizes = numbers_between(data, start, stop)
     return _cut(iter(shared(numbers_between(column.numbers, first, first + sum(sizes)))), sizes)
+
+
+def list_at(column: ListColumn, place: int) -> tuple[int, ...]:
+    """Return one list of a column that `check_lists` has accepted."""
+    data = column.sizes
+    if not data:
+        return ()
+    size = number_at(data, place)
+    first = place * size if len(data) == 1 + data[0] else sum(numbers_between(data, 0, place))
+    return tuple(numbers_between(column.numbers, first, first + size))
 
 
 def _bad_sizes(total: int, numbers_max: int) -> str:

@@ -34,16 +34,18 @@ def _uuid(value: bytes) -> bytes:
 def _tuple_of(item: Any) -> Converter:
     item_type = _runtime_type(item)
 
+    only_type, only_length = frozenset((item_type,)), frozenset((UUID_BYTES,))
+
     def check(value: Fields) -> Fields:
-        for each in value:
-            if type(each) is not item_type:
-                raise _Mismatch(f"{each!r:.40} in a list of {item_type.__name__}")
+        if not only_type.issuperset(map(type, value)):
+            wrong = next(each for each in value if type(each) is not item_type)
+            raise _Mismatch(f"{wrong!r:.40} in a list of {item_type.__name__}")
         return value
 
     def check_ids(value: Fields) -> Fields:
-        for each in value:
-            if type(each) is not bytes or len(each) != UUID_BYTES:
-                raise _Mismatch(f"{each!r:.40} in a list of ids")
+        if not (only_type.issuperset(map(type, value)) and only_length.issuperset(map(len, value))):
+            wrong = next(each for each in value if type(each) is not bytes or len(each) != UUID_BYTES)
+            raise _Mismatch(f"{wrong!r:.40} in a list of ids")
         return value
 
     return check_ids if item == Uuid else check

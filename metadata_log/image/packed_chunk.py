@@ -52,7 +52,7 @@ class PackedChunk(Sequence[PartitionState]):
             return state
         if not 0 <= place < self.stop - self.start:
             raise IndexError(place)
-        return self.packed.between(self.start + place, self.start + place + 1)[0]
+        return self.packed.state(self.start + place)
 
     def __iter__(self) -> Iterator[PartitionState]:
         states = self.packed.between(self.start, self.stop)

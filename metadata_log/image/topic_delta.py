@@ -125,7 +125,7 @@ class TopicDelta(ImageEditor):
             raise Misfit(f"partition {editor.name}-{record.partition}: {why}")
         if record.replicas is not None:
             self._check_registered(new[REPLICAS], old[REPLICAS])
-        editor.change(record.partition, new)
+        editor.change(record.partition, new, old)
 
     def _clear_elr(self, record: ClearElr, offset: Offset) -> None:
         """Clear eligible leader replicas, as release 0.1.0 does. Only partitions that have some are changed."""
@@ -146,7 +146,7 @@ class TopicDelta(ImageEditor):
                 assert old is not None
                 new = without_elr(old)
                 if new is not old:
-                    editor.change(partition, intern_state(new))
+                    editor.change(partition, intern_state(new), old)
 
 
 def _not_next(editor: TopicEditor, partition: int) -> Misfit:

@@ -283,13 +283,12 @@ class TopicEditor:
                 [at for at, state in enumerate(appended, first) if state[REMOVING] or state[ADDING]]
             )
 
-    def change(self, partition: int, state: PartitionState) -> None:
-        """Replace the state of an existing partition."""
+    def change(self, partition: int, state: PartitionState, old: PartitionState) -> None:
+        """Replace `old`, the present state of an existing partition, by `state`."""
         if partition >= self._hashed:
             self._hash_appended()
         chunk = self._own(partition // CHUNK_PARTITIONS)
         place = partition % CHUNK_PARTITIONS
-        old = chunk[place]
         self._old_states.setdefault(partition, old)
         chunk[place] = state
         if state[REMOVING] or state[ADDING]:

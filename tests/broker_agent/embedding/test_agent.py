@@ -237,6 +237,25 @@ async def test_an_error_in_the_block_leaves_in_order_and_without_the_proof(
     assert not (tmp_path / "broker" / CLEAN_SHUTDOWN_NAME).exists()
 
 
+async def test_data_that_cannot_be_flushed_leave_no_proof(
+    controller: FakeController, make: Make, tmp_path: Path
+) -> None:
+    """The broker has left its partitions in order. The block raises the error of `flush_data`, and the next process counts as one
+    that was killed."""
+
+    async def flush() -> None:
+        raise KeyError("a mistake in the store")
+
+    with pytest.raises(KeyError, match="a mistake in the store"):
+        async with make(flush_data=flush) as agent:
+            await asyncio.wait_for(agent.online(), 10)
+            agent.stop()
+            async for _ in agent.assignments():
+                pass
+    assert controller.fetches[-1].wants_shut_down
+    assert not (tmp_path / "broker" / CLEAN_SHUTDOWN_NAME).exists()
+
+
 async def test_an_agent_that_ends_by_itself_ends_the_block(controller: FakeController, make: Make) -> None:
     """The body is cancelled wherever it waits: a broker without its agent must not serve."""
     agent = make(log_dirs=(A,))

@@ -42,7 +42,7 @@ class Controller:
 
     def propose(self, partition: int) -> asyncio.Task[object]:
         proposal = IsrProposal(TOPIC, partition, 3, 8, (IsrMember(1, 40),))
-        return asyncio.get_running_loop().create_task(self.requests.propose(proposal))
+        return asyncio.get_running_loop().create_task(self.requests.propose(proposal, f"orders-{partition}"))
 
 
 async def test_proposals_that_wait_go_together() -> None:
@@ -86,7 +86,7 @@ async def test_a_refusal_says_what_to_do(code: ErrorCode, todo: str) -> None:
     controller.may.release()
     await controller.propose(0)
     refused, granted = controller.propose(1), controller.propose(2)
-    with pytest.raises(ProposalRefused, match=todo) as refusal:
+    with pytest.raises(ProposalRefused, match=f"^ISR proposal for orders-1 refused: {code.name}: .*{todo}") as refusal:
         await refused
     assert refusal.value.code is code
     controller.may.release()
@@ -98,7 +98,9 @@ async def test_every_caller_hears_something() -> None:
     controller = Controller()
     controller.fails = True
     controller.may.release()
-    with pytest.raises(NotAnswered, match=r"c1: UNAVAILABLE. It may have been granted or not"):
+    with pytest.raises(
+        NotAnswered, match=r"ISR proposal for orders-0 not answered: c1: UNAVAILABLE. It may have been granted or not"
+    ):
         await controller.propose(0)
     controller.fails = False
     controller.forgets.add(0)

@@ -111,6 +111,37 @@ def test_an_assignment_has_everything_that_a_data_plane_needs() -> None:
     assert me.news(2) == ["Lead orders-0 1 in 7"]
 
 
+def test_an_assignment_draws_itself() -> None:
+    """One line for a log: what to do, with which partition, and who else has it."""
+    me = Broker()
+    me.write(Topic("orders", ORDERS), partition(0, (1, 2), 2), partition(1, (1, 3), 1))
+    me.write(PartitionChange(ORDERS, 1, isr=(1,)))
+
+    def lines() -> list[str]:
+        return [str(each) for each in all_assignments(me.image, ME).values()]
+
+    assert lines() == [
+        "Follow orders-0 in epoch 3, led by 2: replicas 1,2, ISR 1,2",
+        "Lead orders-1 in epoch 3: replicas 1,3, ISR 1",
+    ]
+    me.write(PartitionChange(ORDERS, 0, isr=(), leader=NO_LEADER, elr=(2,)))
+    me.write(PartitionChange(ORDERS, 1, isr=(1,), leader=1, leader_recovery_state=RECOVERING))
+    assert lines() == [
+        "Stop orders-0 in epoch 4: replicas 1,2, ISR -",
+        "Lead orders-1 in epoch 4: replicas 1,3, ISR 1, recovering",
+    ]
+    me.write(RemoveTopic("orders", ORDERS))
+    reading = me.table.after(ResumePoint(1, me.image.offset - 1))
+    assert reading is not None
+    assert [str(each) for each in reading.news] == [
+        "Delete orders-0 in epoch 4: replicas 1,2, ISR -",
+        "Delete orders-1 in epoch 4: replicas 1,3, ISR 1, recovering",
+    ]
+    me.table.begin(2, 0, {})
+    whole = me.table.after(None)
+    assert whole is not None and [str(each) for each in whole.news] == ["WholeSet of 0 replicas at offset 0"]
+
+
 def test_a_slow_reader_skips_what_is_out_of_date() -> None:
     """The newest assignment of each partition is enough, in the order of the changes."""
     me = Broker()

@@ -45,7 +45,7 @@ class Fetching:
 
 
 def test_partitions_are_grouped_by_source_and_fetcher_id() -> None:
-    """Seed rule: one fetcher for all partitions of one source broker and fetcher id, the same in each process."""
+    """Kafka: one fetcher for all partitions of one source broker and fetcher id, the same in each process."""
     fetchers = Fetchers(FetcherConfig(num_fetchers=2), random.Random(1))
     keys = [fetchers.follow(place(each), PartitionFollower(1 + each % 2, 5, run(), 0)) for each in range(8)]
     assert set(keys) == {FetcherKey(1, 0), FetcherKey(2, 1)} or set(keys) == {FetcherKey(1, 1), FetcherKey(2, 0)}
@@ -68,7 +68,7 @@ def test_a_partition_moves_to_the_fetcher_of_its_new_leader() -> None:
 
 
 def test_one_request_asks_for_all_partitions_and_one_is_in_flight() -> None:
-    """Seed rule: one request for all partitions of the source. The next leaves after the answer."""
+    """Kafka: one request for all partitions of the source. The next leaves after the answer."""
     it = Fetching()
     assert it.ask() == [0, 1, 2]
     assert it.fetcher.next(0) == Rest(None)
@@ -77,7 +77,7 @@ def test_one_request_asks_for_all_partitions_and_one_is_in_flight() -> None:
 
 
 def test_a_partition_with_data_moves_to_the_end() -> None:
-    """Seed rule: the bytes of the next answer go to the others first. The effects name their partition."""
+    """Kafka: the bytes of the next answer go to the others first. The effects name their partition."""
     it = Fetching()
     it.ask()
     new = batch(1, 5, "a")
@@ -89,7 +89,7 @@ def test_a_partition_with_data_moves_to_the_end() -> None:
 
 
 def test_a_partition_with_an_error_is_left_out_for_a_while() -> None:
-    """Seed rule: an error costs its own partition a pause, and moves it to the end; the others go on."""
+    """Kafka: an error costs its own partition a pause, and moves it to the end; the others go on."""
     it = Fetching()
     it.ask()
     it.answer(1_000, p0=PartitionAnswer(E.NOT_LEADER_OR_FOLLOWER))
@@ -133,7 +133,7 @@ def test_a_dead_source_is_asked_after_pauses_that_double() -> None:
 
 
 def test_a_fetcher_without_active_partitions_rests() -> None:
-    """Seed rule: nothing to fetch, so the fetcher waits: until the first pause ends, or for another partition."""
+    """Kafka: nothing to fetch, so the fetcher waits: until the first pause ends, or for another partition."""
     it = Fetching(2)
     it.ask()
     it.answer(0, p0=PartitionAnswer(E.STORAGE_ERROR), p1=PartitionAnswer(E.FENCED_LEADER_EPOCH))
