@@ -1,0 +1,1 @@
+"""The pure half of the consumer: positions, questions, fetches and the buffer."""
