@@ -1,4 +1,4 @@
-"""One assigned partition: its position, its leader, its buffer, and the next thing that it needs.
+"""One assigned partition: position, leader, buffer, and the next need.
 
     needs OFFSET    a place without an offset is wanted, for example the end: the leader is asked (ListOffsets)
     needs EPOCH     the leader is another one than at the last check: does it have the record below the position? (KIP-320)
@@ -37,7 +37,7 @@ class Need(Enum):
 
 
 class Asker:
-    """One who has a question about a partition: at most one request in flight, and a pause after an error."""
+    """A partition with a question: at most one request is in flight, and an error makes a pause."""
 
     def __init__(self, key: TopicPartition) -> None:
         self.key = key

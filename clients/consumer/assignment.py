@@ -1,7 +1,7 @@
-"""The assigned partitions of one consumer, with three indexes, so that no step looks at all of them.
+"""The assigned partitions of one consumer, with three indexes, so that no step looks at all partitions.
 
-    by_leader   the partitions that can be fetched from a leader; the partition that was served last is the last one
-    unsettled   the partitions that need a leader, an offset or a check before they can be fetched
+    by_leader   the partitions with a known position, by leader; the partition with the latest records is the last one
+    unsettled   the partitions that need a leader, an offset or a check first
     ready       the partitions with records in the buffer, in the order of their turns
 
 `touch` puts a partition where it belongs, and is called after each change of a partition.

@@ -20,7 +20,7 @@ class ConsumerConfig:
     """The settings of one consumer. Times are in milliseconds."""
 
     auto_offset_reset: str = "latest"
-    """Where a partition begins without a position, or after its position has left the log: earliest, latest or none."""
+    """The place of a partition without a position, or with a position that has left the log: earliest, latest or none."""
     auto_commit_interval_ms: int = 5_000
     """How often positions are committed to the store at most."""
     max_poll_records: int = 500

@@ -1,4 +1,4 @@
-"""The decisions of a consumer: what to ask which broker, and which record comes next. Pure: inputs go in, effects come out.
+"""The decisions of a consumer: the requests to brokers, and the next records. Pure: inputs go in, effects come out.
 
     assign, seek, pause     the program's wishes
     follow                  a new view of the metadata
@@ -74,7 +74,7 @@ class ConsumerCore:
         self._in_flight = InFlight(backoff)
         self._planner = Planner(config, self._in_flight)
         self.commits = Commits(config.auto_commit_interval_ms, stored)
-        """What may be committed, and when."""
+        """The positions of the program, for the store."""
         self._outcomes = Outcomes(self._assignment, self._in_flight, self.commits, self._policy)
         self.is_hungry = False
         """True if `poll` has made room in the buffer since the last `step`."""
@@ -116,7 +116,7 @@ class ConsumerCore:
         self._assignment.touch(part)
 
     def pause(self, partition: TopicPartition, is_paused: bool) -> None:
-        """Give the program no records of a partition, or give them again. What is in the buffer stays there."""
+        """Give the program no records of a partition, or give records again. The buffer keeps its records."""
         part = self._part(partition)
         part.is_paused = is_paused
         self._assignment.touch(part)
@@ -141,7 +141,7 @@ class ConsumerCore:
         self._queries = [each for each in self._queries if each is not query]
 
     def missing(self, partitions: Iterable[TopicPartition], code: ErrorCode, message: str) -> None:
-        """Note that the metadata does not have these partitions. `poll` tells the program once."""
+        """Note that the metadata lacks these partitions. `poll` tells the program once."""
         for key in partitions:
             part = self._assignment.partitions.get(key)
             if part is not None and part.leader is None and part.error is None:
@@ -175,7 +175,7 @@ class ConsumerCore:
         return effects + questions + self._planner.fetches(self._assignment, now_ms) + self._take_effects()
 
     def _drop_requests(self, now_ms: int) -> list[Effect]:
-        """Give up the requests that are late, and the fetches that nobody wants any more."""
+        """Give up late requests, and unwanted ones."""
         dropped: list[Effect] = []
         for number, request in list(self._in_flight.requests.items()):
             is_late = now_ms >= request.late_ms
@@ -251,6 +251,6 @@ class ConsumerCore:
         return self._assignment.error
 
     def __str__(self) -> str:
-        """One line: each partition with its position, and what it needs."""
+        """One line: each partition with its position and its need."""
         parts = self._assignment.partitions.values()
         return ", ".join(f"{named(each.key)}@{each.position}:{each.need.name}" for each in parts)

@@ -1,4 +1,4 @@
-"""What the owner of a `ConsumerCore` has to do. The requests are values of `clients.partition_values`.
+"""The work that a `ConsumerCore` gives to its owner. The requests are values of `clients.partition_values`.
 
     1. The core wants orders-0 from offset 10: `Fetch` with number 4, for broker 1. The owner sends it, and reports the end.
     2. Broker 1 leads no more. Its answer names broker 2: `SawEpoch` and `Stale` are for the metadata client.

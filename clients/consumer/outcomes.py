@@ -1,4 +1,4 @@
-"""What the outcome of a request changes: records arrive, a position is found, a truncation comes to light, a partition pauses.
+"""The changes that the outcome of a request makes: records arrive, a position is found, a truncation comes to light, a partition pauses.
 
     1. The fetch from broker 1 brings records of orders-0, and NOT_LEADER_OR_FOLLOWER for orders-1 with the hint "102, epoch 6".
     2. The records go into the buffer of orders-0. For orders-1 the consumer follows the hint, and asks for metadata (KIP-951).
@@ -46,7 +46,7 @@ class Outcomes:
         self._commits = commits
         self._policy = policy
         self.effects: list[Effect] = []
-        """What the owner has to do, besides requests."""
+        """The work for the owner, besides requests."""
 
     @property
     def _backoff(self) -> ExponentialBackoff:
