@@ -1,4 +1,4 @@
-"""The changes that the outcome of a request makes: records arrive, a position is found, a truncation comes to light, a partition pauses.
+"""The changes that the outcome of a request makes: records, positions, truncations and pauses.
 
     1. The fetch from broker 1 brings records of orders-0, and NOT_LEADER_OR_FOLLOWER for orders-1 with the hint "102, epoch 6".
     2. The records go into the buffer of orders-0. For orders-1 the consumer follows the hint, and asks for metadata (KIP-951).
