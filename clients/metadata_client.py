@@ -49,8 +49,8 @@ class ClientClock(Protocol):
         """Returns once `event` is set, or at `until_ms`."""
 
 
-class _LoopClock:
-    """The machine's clock."""
+class LoopClock:
+    """The machine's clock. Producers and consumers use it, too."""
 
     def __init__(self) -> None:
         self._clock = RealClock()
@@ -91,7 +91,7 @@ class MetadataClient:
         """
         times = config or ClientConfig()
         dice = dice or random.Random()
-        self._clock = clock or _LoopClock()
+        self._clock = clock or LoopClock()
         self._calls = calls or GrpcMetadataCalls(dial, listener=listener)
         self._metadata = ClientMetadata(
             parse_bootstrap(bootstrap),
@@ -168,6 +168,13 @@ class MetadataClient:
             return await future
         finally:
             self._waits.pop(wait, None)
+
+    def want(self, topics: Iterable[str]) -> None:
+        """Keeps topics of interest for 5 minutes more (`metadata_max_idle_ms`), without a wait."""
+        now_ms = self._clock.now_ms()
+        for topic in topics:
+            self._metadata.add(topic, now_ms)
+        self._wake.set()
 
     def subscribe(self, listener: Callable[[Cluster], object]) -> Callable[[], None]:
         """Calls `listener` with each new view, until the returned function is called. An exception of a listener is logged, and

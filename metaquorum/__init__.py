@@ -21,7 +21,21 @@ from typing import TYPE_CHECKING, Final
 from quorum_rpc.v1 import admin_pb2
 
 from clients.admin import AdminClient
+from clients.consumer.config import ConsumerConfig
+from clients.consumer.errors import (
+    ConsumerError,
+    CorruptRecords,
+    LogTruncated,
+    NoPosition,
+    OffsetOutOfRange,
+    PartitionMissing,
+    PositionsUnusable,
+)
+from clients.consumer.positions import PositionStore, StoredPosition
+from clients.consumer.records import ConsumerRecord
+from clients.consumer_client import Consumer
 from clients.errors import AdminError, Incomplete, MayHaveHappened, MetadataError, NoLeader, NotReached, Unanswered
+from clients.file_positions import FilePositions
 from clients.metadata.client_metadata import ClientMetadata, NotThere
 from clients.metadata.cluster import (
     Cluster,
@@ -97,17 +111,24 @@ __all__ = [
     "ClusterNode",
     "ClusterResource",
     "ConfigErrors",
+    "Consumer",
+    "ConsumerConfig",
+    "ConsumerError",
+    "ConsumerRecord",
+    "CorruptRecords",
     "Delete",
     "Dialer",
     "DiskFailed",
     "Endpoint",
     "ErrorCode",
+    "FilePositions",
     "Follow",
     "ImageUpdate",
     "Incomplete",
     "IsrGranted",
     "Lead",
     "LeaseStatus",
+    "LogTruncated",
     "MayHaveHappened",
     "MetadataClient",
     "MetadataError",
@@ -115,19 +136,25 @@ __all__ = [
     "MetadataUpdate",
     "MetadataView",
     "NoLeader",
+    "NoPosition",
     "NotAnswered",
     "NotReached",
     "NotRegistered",
     "NotRunning",
     "NotThere",
+    "OffsetOutOfRange",
     "OwnConfigs",
+    "PartitionMissing",
     "PartitionNodes",
     "PartitionView",
+    "PositionStore",
+    "PositionsUnusable",
     "ProposalInFlight",
     "ProposalRefused",
     "PublisherProblem",
     "ResumePoint",
     "Stop",
+    "StoredPosition",
     "SubmitStream",
     "TlsFiles",
     "TopicIdPartition",

@@ -1,4 +1,4 @@
-"""The positions that may be committed, and the times of commits. The store never gets a position that the program has not reached.
+"""The positions that may be committed, and the times of commits. No commit is ahead of the program.
 
 A record counts as *taken* when the program asks for more, commits by itself, or closes the consumer in order. So a program that
 dies in the middle of a record gets the record again.
