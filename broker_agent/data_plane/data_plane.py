@@ -314,6 +314,16 @@ class DataPlane:
         place, current_leader_epoch, leader_epoch = question
         return self.manager.end_of_epoch(ReplicaPlace(*place), _known(current_leader_epoch), leader_epoch)
 
+    @property
+    def appends_waiting(self) -> int:
+        """How many batches wait for their answer."""
+        return len(self._appends)
+
+    @property
+    def fetches_waiting(self) -> int:
+        """How many fetches wait for their answer."""
+        return len(self._parked)
+
     # --- effects -----------------------------------------------------------------------------------------------------
 
     def _carry_out(self, effects: Effects) -> None:
