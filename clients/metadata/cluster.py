@@ -101,6 +101,12 @@ class Cluster:
         return {topic: tuple(view for view in views if view.leader_id is not None) for topic, views in by_topic}
 
     @cached_property
+    def available_numbers(self) -> Mapping[str, tuple[int, ...]]:
+        """For each topic the numbers of its partitions with a leader."""
+        by_topic = self.available_by_topic.items()
+        return {topic: tuple(view.partition for view in views) for topic, views in by_topic}
+
+    @cached_property
     def partitions_by_node(self) -> Mapping[NodeId, tuple[PartitionView, ...]]:
         """For each known node the partitions under its lead."""
         found: dict[NodeId, list[PartitionView]] = {node_id: [] for node_id in self.nodes}

@@ -121,6 +121,25 @@ def pack_records(records: Sequence[DataRecord]) -> RecordSet:
     return check_records(packed, len(records))
 
 
+def pack_record(record: DataRecord) -> bytes:
+    """Pack one record, as a producer does that collects packed records for a batch.
+
+    Raises:
+        LogFormatError: the record is not valid: a wrong type, a negative timestamp, too many headers.
+    """
+    timestamp_ms, key, value, headers = record
+    if type(headers) is not tuple or len(headers) > HEADERS_MAX:
+        raise LogFormatError(f"the headers are not a tuple, or more than {HEADERS_MAX}. Nothing was packed")
+    _record((timestamp_ms, key, value, headers))
+    for name, _ in headers:
+        if len(name.encode()) > HEADER_NAME_BYTES_MAX:
+            raise LogFormatError(
+                f"the header {name!r:.40} has more than {HEADER_NAME_BYTES_MAX} bytes. Nothing was packed"
+            )
+    packed: bytes = msgpack.packb(record)
+    return packed
+
+
 def check_records(packed: bytes, count: int) -> RecordSet:
     """Check packed records from the network.
 

@@ -30,8 +30,10 @@ from metadata_log.format.data_batch import (
     check_records,
     decode_data,
     encode_data,
+    pack_record,
     pack_records,
     stamp_of,
+    unpack_records,
 )
 from metadata_log.format.errors import BatchTooLarge, LogFormatError
 from tests.golden.samples import data_batches, sample_batches
@@ -192,3 +194,28 @@ def test_the_number_of_records_and_of_bytes_is_limited() -> None:
 def test_a_producer_learns_at_once_that_its_record_is_none(record: DataRecord) -> None:
     with pytest.raises(LogFormatError):
         pack_records([record])
+
+
+@given(st.lists(RECORD, min_size=1, max_size=20))
+def test_records_that_were_packed_one_by_one_are_the_records_of_a_batch(chosen: list[DataRecord]) -> None:
+    """A producer packs each record when it comes, and joins the bytes later."""
+    packed = b"".join(map(pack_record, chosen))
+    assert packed == pack_records(chosen).packed
+    assert unpack_records(packed, len(chosen)) == chosen
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        DataRecord(-1, None, b""),
+        DataRecord(0, "text", b""),  # type: ignore[arg-type]
+        DataRecord(0, None, 5),  # type: ignore[arg-type]
+        DataRecord(0, None, b"", (("n" * 1_025, b""),)),
+        DataRecord(0, None, b"", (("name", b""),) * 129),
+        DataRecord(0, None, b"", (("name", "text"),)),  # type: ignore[arg-type]
+        DataRecord(0, None, b"", [("name", b"")]),  # type: ignore[arg-type]
+    ],
+)
+def test_a_record_that_no_batch_takes_is_not_packed(bad: DataRecord) -> None:
+    with pytest.raises(LogFormatError):
+        pack_record(bad)

@@ -1,0 +1,1 @@
+"""A producer's decisions: partitions, batches, sequences, retries. Pure."""

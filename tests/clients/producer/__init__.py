@@ -1,0 +1,1 @@
+"""A producer: its decisions, and the whole client."""
