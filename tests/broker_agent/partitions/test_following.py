@@ -5,7 +5,7 @@ import pytest
 from broker_agent.partitions.effects import SendFetch
 from broker_agent.partitions.offset_questions import OffsetWanted
 from broker_agent.partitions.open_fetch import FetchSource
-from broker_agent.replica.fetch_sessions import FINAL_EPOCH, FULL_EPOCH, SessionAnswer, SessionRequest
+from broker_agent.replica.fetch_sessions import FINAL_EPOCH, SessionAnswer, SessionRequest
 from broker_agent.replica.follower import PartitionAnswer, PartitionFetch
 from broker_agent.replica.isr import IsrAnswer
 from broker_agent.replica.purgatory import Acks
