@@ -28,6 +28,7 @@ from broker_agent.client import ControllerClient, DownloadSizes
 from broker_agent.config import PARTITIONS_DATA_PLANE, BrokerConfig
 from broker_agent.data_plane.assembly import hosting_partitions
 from broker_agent.data_plane.log_dirs import OpenLogDir, lock, open_log_dirs
+from broker_agent.data_plane.metric_table import add_partition_metrics
 from broker_agent.data_plane.partition_service import SERVICE as PARTITIONS
 from broker_agent.data_plane.partition_service import PartitionService
 from broker_agent.death.process_note import BESIDE, INSIDE, NOWHERE, note_of, write_note
@@ -179,6 +180,7 @@ async def run_broker(
         if log_dirs:
             hosting = hosting_partitions(config, agent, log_dirs, doors, now_ms, log)
             partitions = await stack.enter_async_context(hosting)
+            add_partition_metrics(metrics, partitions.data_plane)
         serving_ = serving_clients(agent, config, health, controllers, calls, certificate, partitions)
         bound = await stack.enter_async_context(serving_)
         for each in bound:

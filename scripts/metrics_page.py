@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from broker_agent.data_plane.metric_table import PARTITION_METRICS
 from broker_agent.metric_table import BROKER_METRICS
 from quorum.core.protocol.problem import ProblemCode
 from quorum.wire.reporting.metric_table import CONTROLLER_METRICS
@@ -17,8 +18,8 @@ PATH: Final = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
 
 HEAD: Final = """# Metrics
 
-Written by `scripts/metrics_page.py` from `quorum/wire/reporting/metric_table.py` and
-`broker_agent/metric_table.py`; don't edit it here.
+Written by `scripts/metrics_page.py` from `quorum/wire/reporting/metric_table.py`, `broker_agent/metric_table.py` and
+`broker_agent/data_plane/metric_table.py`; don't edit it here.
 
 A daemon with `metrics.listener: 127.0.0.1:9101` in its configuration serves this page's metrics for Prometheus:
 
@@ -73,6 +74,8 @@ def page() -> str:
         *_table(CONTROLLER_METRICS),
         "\n## Brokers\n",
         *_table(BROKER_METRICS),
+        "\n## Brokers with `broker.data.plane: partitions`\n",
+        *_table(PARTITION_METRICS),
     ]
     return "\n".join(parts) + "\n"
 

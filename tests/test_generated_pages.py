@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker_agent.data_plane.metric_table import PARTITION_METRICS
 from broker_agent.metric_table import BROKER_METRICS
 from quorum.controller.topics.config_keys import KEYS
 from quorum.wire.reporting.metric_table import CONTROLLER_METRICS
@@ -61,7 +62,7 @@ def names_in_documents(pattern: str) -> Iterator[tuple[str, str]]:
 
 def test_every_metric_in_the_documents_exists() -> None:
     """An alert on a metric that was renamed is silent for ever. (docs/metrics.md, which is generated, has all of them.)"""
-    rows: tuple[Metric[Any], ...] = (*CONTROLLER_METRICS, *BROKER_METRICS)
+    rows: tuple[Metric[Any], ...] = (*CONTROLLER_METRICS, *BROKER_METRICS, *PARTITION_METRICS)
     known = {row.full_name for row in rows}
     known |= {
         row.full_name + suffix for row in rows if row.kind is Kind.HISTOGRAM for suffix in ("_bucket", "_count", "_sum")

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count, islice
-from typing import Any, Final, Protocol, assert_never
+from typing import Final, Protocol, assert_never
 
 from broker_agent.client import CallFailed
 from broker_agent.data_plane.append_messages import Outcome, Refused, WriteOrRefused
@@ -26,6 +26,7 @@ from broker_agent.data_plane.disk_work import DiskWorkers, Ended
 from broker_agent.data_plane.fetch_messages import ANY_EPOCH, Fetch, FetchLimits
 from broker_agent.data_plane.isr_sender import IsrSender
 from broker_agent.data_plane.offset_messages import EpochQuestion, OffsetQuestion
+from broker_agent.data_plane.tallies import DataPlaneTallies, keep_counting
 from broker_agent.data_plane.topic_configs import TopicConfigs
 from broker_agent.metadata_loader import Log
 from broker_agent.partitions.effects import (
@@ -53,9 +54,11 @@ from broker_agent.publishing.assignment_feed import AssignmentFeed
 from broker_agent.publishing.assignments import ResumePoint, WholeSet
 from broker_agent.publishing.publishers import ImageUpdate
 from broker_agent.replica.fetch_sessions import SessionAnswer, SessionRequest
+from broker_agent.replica.isr import IsrAnswer
 from broker_agent.replica.log_directory import ReplicaPlace
 from broker_agent.replica.purgatory import Acks
 from broker_agent.session.isr_proposals import Place
+from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from service_kit.rpc.refusals import Refusal
@@ -123,7 +126,7 @@ class DataPlane:
         sources: SourceBrokers,
         feed: AssignmentFeed,
         fetch_limits: FetchLimits,
-        isr_sender: Callable[[Callable[[SendProposal, Any], None]], IsrSender],
+        isr_sender: Callable[[Callable[[SendProposal, IsrAnswer], None]], IsrSender],
         *,
         threads_per_directory: int,
         now_ms: Callable[[], int],
@@ -142,6 +145,7 @@ class DataPlane:
         self._isr_sender = isr_sender(self._proposal_answered)
         self._workers = DiskWorkers(self._disk_ended, wall_ms, threads_per_directory)
         self._configs = TopicConfigs()
+        self.tallies = DataPlaneTallies()
         self._tokens = count(1)
         self._appends: dict[int, tuple[_Append, int, Place]] = {}
         """Token -> the call that waits for it, its batch in the call, and the partition."""
@@ -166,6 +170,7 @@ class DataPlane:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._isr_sender.run())
             tasks.create_task(self._follow_assignments())
+            tasks.create_task(keep_counting(self.manager, self.tallies))
 
     async def stop(self) -> None:
         """Ends all leaderships here, and makes everything durable. The broker's leaderships have moved away."""
@@ -252,6 +257,8 @@ class DataPlane:
                 call.end(index, Outcome(write.place, write.code, text=write.text))
                 continue
             token = next(self._tokens)
+            self.tallies.records_in.add(write.records.record_count)
+            self.tallies.bytes_in.add(len(write.records.packed))
             self._appends[token] = call, index, write.place
             now_ms = self._now_ms()
             self._carry_out(
@@ -293,6 +300,8 @@ class DataPlane:
                 answer, effects = self.manager.poll(opened, self._now_ms())
                 self._carry_out(effects)
                 if answer is not None:
+                    out = self.tallies.replication_bytes_out if fetch.is_follower else self.tallies.bytes_out
+                    out.add(bytes_of(answer))
                     return answer
                 await news.wait()
         finally:
@@ -323,6 +332,16 @@ class DataPlane:
     def fetches_waiting(self) -> int:
         """How many fetches wait for their answer."""
         return len(self._parked)
+
+    @property
+    def disk_work(self) -> int:
+        """How many pieces of disk work are under way."""
+        return self._workers.under_way
+
+    @property
+    def isr_requests_failed(self) -> int:
+        """How many requests with ISR proposals had no answer."""
+        return self._isr_sender.requests_failed
 
     # --- effects -----------------------------------------------------------------------------------------------------
 
@@ -383,12 +402,22 @@ class DataPlane:
             else:
                 self._carry_out(self.manager.disk_failed(ended.work, ended.error, now_ms, wall_ms))
 
-    def _proposal_answered(self, proposal: SendProposal, answer: Any) -> None:
+    def _proposal_answered(self, proposal: SendProposal, answer: IsrAnswer) -> None:
+        self._tally(proposal.place, answer)
         self._carry_out(self.manager.proposal_answered(proposal, answer, self._now_ms()))
+
+    def _tally(self, place: ReplicaPlace, answer: IsrAnswer) -> None:
+        """Counts a change of an ISR that the controllers have granted."""
+        replica = self.manager.replicas.get(place)
+        if answer.code is ErrorCode.NONE and replica is not None and replica.leader is not None:
+            before, after = replica.leader.isr.committed, frozenset(answer.isr)
+            self.tallies.isr_expands.add(bool(after - before))
+            self.tallies.isr_shrinks.add(bool(before - after))
 
     async def _fetch(self, send: SendFetch) -> None:
         """Sends one request of a fetcher, and gives its answer to the manager."""
         limits = self._fetch_limits
+        self.tallies.fetches_sent.add()
         timeout_s = (limits.max_wait_ms + ANSWER_PATIENCE_MS) / 1_000
         try:
             epoch = self._broker.broker_epoch
@@ -397,8 +426,10 @@ class DataPlane:
             answer = await self._sources.fetch(send.source_id, send.request.session, epoch, limits, timeout_s)
         except CallFailed as e:
             self._log.debug("fetch failed", source=send.source_id, reason=str(e))
+            self.tallies.fetches_failed.add()
             self._carry_out(self.manager.fetch_failed(send, self._now_ms()))
         else:
+            self.tallies.replication_bytes_in.add(bytes_of(answer))
             self._carry_out(self.manager.fetch_answered(send, answer, self._now_ms(), self._wall_ms()))
 
     def _fetched(self, task: asyncio.Task[None]) -> None:
@@ -432,6 +463,11 @@ class DataPlane:
         except Exception as e:
             self._log.error("mistake in the data plane", reason=repr(e), exc_info=e)
             self._broker.give_up(f"the data plane has made a mistake: {e!r}")
+
+
+def bytes_of(answer: SessionAnswer) -> int:
+    """The size of the batches in an answer."""
+    return sum(len(batch.data) for _, each in answer.answers for batch in each.batches)
 
 
 def _known(epoch: Epoch) -> Epoch | None:

@@ -66,7 +66,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
 
     def __init__(self, broker: ServingBroker, data_plane: DataPlane, producer_ids: ProducerIds, doors: Doors) -> None:
         self._broker = broker
-        self._data_plane = data_plane
+        self.data_plane = self._data_plane = data_plane
         self._producer_ids = producer_ids
         self._doors = doors
         self._bytes_in_flight = 0

@@ -110,6 +110,11 @@ class ReplicaManager:
         """Take the broker epoch of this process, before the first `Lead` of the metadata that contains this registration."""
         self._hosting.broker_epoch = broker_epoch
 
+    @property
+    def replicas(self) -> Mapping[Place, HostedReplica]:
+        """All replicas of this broker. For reading only."""
+        return self._hosting.replicas
+
     # --- metadata ----------------------------------------------------------------------------------------------------
 
     def assign(self, news: Iterable[AssignmentNews], now_ms: int) -> Effects:
