@@ -5,8 +5,8 @@
     3. The first flush ends. The next one makes B and C durable together: a group commit.
 
 A flush is a wait for the disk, so a few threads keep a disk busy. Openings of logs are long, and have threads of their own for
-each log directory: no flush waits behind them. Ends of work are collected: however many end together, the event loop takes them
-in slices.
+each log directory: no flush and no file of high watermarks waits behind them. Ends of work are collected: however many end
+together, the event loop takes them in slices.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from broker_agent.partitions.effects import DiskWork, Flush
+from broker_agent.partitions.effects import DiskWork, Flush, WriteHighWatermarks
 from broker_agent.replica.partition_log import PartitionLog
 from metadata_log.format.ids import Uuid
 
@@ -54,7 +54,8 @@ class DiskWorkers:
     def begin(self, work: DiskWork) -> None:
         """Begins a piece of work."""
         self.under_way += 1
-        threads = self._flushing if isinstance(work, Flush) else self._threads(work.directory)
+        is_short = isinstance(work, Flush | WriteHighWatermarks)
+        threads = self._flushing if is_short else self._threads(work.directory)
         threads.submit(self._run, work)
 
     def _threads(self, directory: Uuid) -> ThreadPoolExecutor:
