@@ -17,17 +17,17 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count, islice
+from itertools import count
 from typing import Final, Protocol, assert_never
 
-from broker_agent.client import CallFailed
 from broker_agent.data_plane.append_messages import Outcome, Refused, WriteOrRefused
 from broker_agent.data_plane.disk_work import DiskWorkers, Ended
 from broker_agent.data_plane.fetch_messages import ANY_EPOCH, Fetch, FetchLimits
 from broker_agent.data_plane.isr_sender import IsrSender
+from broker_agent.data_plane.metadata_inputs import MetadataInputs
 from broker_agent.data_plane.offset_messages import EpochQuestion, OffsetQuestion
-from broker_agent.data_plane.tallies import DataPlaneTallies, keep_counting
-from broker_agent.data_plane.topic_configs import TopicConfigs
+from broker_agent.data_plane.own_fetches import OwnFetches, SourceBrokers
+from broker_agent.data_plane.tallies import DataPlaneTallies, bytes_of, keep_counting
 from broker_agent.metadata_loader import Log
 from broker_agent.partitions.effects import (
     AssignDirectory,
@@ -51,9 +51,7 @@ from broker_agent.partitions.offset_questions import EpochEnd, FoundOffset
 from broker_agent.partitions.open_fetch import FetchSource, OpenFetch
 from broker_agent.partitions.replica_manager import ReplicaManager
 from broker_agent.publishing.assignment_feed import AssignmentFeed
-from broker_agent.publishing.assignments import ResumePoint, WholeSet
-from broker_agent.publishing.publishers import ImageUpdate
-from broker_agent.replica.fetch_sessions import SessionAnswer, SessionRequest
+from broker_agent.replica.fetch_sessions import SessionAnswer
 from broker_agent.replica.isr import IsrAnswer
 from broker_agent.replica.log_directory import ReplicaPlace
 from broker_agent.replica.purgatory import Acks
@@ -63,14 +61,8 @@ from metadata_log.format.ids import Epoch, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
 from service_kit.rpc.refusals import Refusal
 
-ASSIGNMENTS_SLICE: Final = 50
-"""How many assignments are carried out in one turn."""
-TOPICS_SLICE: Final = 200
-"""How many topics are configured in one turn."""
 TURN_MS: Final = 5
 """How long one call may append before other tasks of the event loop run."""
-ANSWER_PATIENCE_MS: Final = 5_000
-"""How long a fetch waits for an answer beyond the time that it lets the source wait."""
 
 
 class HostingBroker(Protocol):
@@ -90,15 +82,6 @@ class HostingBroker(Protocol):
     def directory_failed(self, directory: Uuid) -> None: ...
 
     def give_up(self, reason: str) -> None: ...
-
-
-class SourceBrokers(Protocol):
-    """The brokers that this broker follows."""
-
-    async def fetch(
-        self, source_id: NodeId, session: SessionRequest, broker_epoch: int, limits: FetchLimits, timeout_s: float
-    ) -> SessionAnswer:
-        """Fetches from a broker. Raises CallFailed."""
 
 
 class _Append:
@@ -136,22 +119,21 @@ class DataPlane:
         """`isr_sender` makes the sender of proposals; it gets the function that takes the answers."""
         self._broker = broker
         self.manager = manager
-        self._sources = sources
-        self._feed = feed
-        self._fetch_limits = fetch_limits
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self._log = log
         self._isr_sender = isr_sender(self._proposal_answered)
         self._workers = DiskWorkers(self._disk_ended, wall_ms, threads_per_directory)
-        self._configs = TopicConfigs()
         self.tallies = DataPlaneTallies()
+        self.inputs = MetadataInputs(broker, manager, feed, self._carry_out, now_ms)
+        """`inputs.take` is a subscriber of `Publishers`."""
+        self._own_fetches = OwnFetches(
+            broker, manager, sources, fetch_limits, self._carry_out, self.tallies, now_ms, wall_ms, log
+        )
         self._tokens = count(1)
         self._appends: dict[int, tuple[_Append, int, Place]] = {}
         """Token -> the call that waits for it, its batch in the call, and the partition."""
         self._parked: dict[OpenFetch, asyncio.Event] = {}
-        self._fetching: set[asyncio.Task[None]] = set()
-        self._registered_as: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._has_stopped = asyncio.Event()
@@ -169,7 +151,7 @@ class DataPlane:
         """Carries out the assignments, and sends the proposals, until the task is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._isr_sender.run())
-            tasks.create_task(self._follow_assignments())
+            tasks.create_task(self.inputs.follow_assignments())
             tasks.create_task(keep_counting(self.manager, self.tallies))
 
     async def stop(self) -> None:
@@ -186,8 +168,7 @@ class DataPlane:
         self._end()
         if self._timer is not None:
             self._timer.cancel()
-        for task in self._fetching:
-            task.cancel()
+        self._own_fetches.close()
         self._workers.close()
         self.manager.close()
 
@@ -200,50 +181,6 @@ class DataPlane:
     def _check_running(self) -> None:
         if self._has_ended:
             raise Refusal("BROKER_NOT_AVAILABLE", "this broker stops. Nothing was done; ask another broker")
-
-    # --- metadata ----------------------------------------------------------------------------------------------------
-
-    async def take(self, update: ImageUpdate) -> None:
-        """Takes brokers and configs of an image. A subscriber of `Publishers`."""
-        if update.changes.brokers:
-            self._carry_out(self.manager.brokers_changed(_candidates(update.after), self._now_ms()))
-        for topic_id in update.changes.deleted_topics:
-            self._configs.forget(topic_id)
-            self.manager.topic_forgotten(topic_id)
-        for index, topic_id in enumerate(self._configs.changed_topics(update)):
-            self._configure(update.after, topic_id)
-            if index % TOPICS_SLICE == TOPICS_SLICE - 1:
-                await asyncio.sleep(0)
-
-    def _configure(self, image: MetadataImage, topic_id: Uuid) -> None:
-        config = self._configs.news_of(image, topic_id, self._broker.broker_id)
-        if config is not None:
-            self._carry_out(self.manager.topic_configured(topic_id, config, self._now_ms()))
-
-    async def _follow_assignments(self) -> None:
-        point: ResumePoint | None = None
-        while True:
-            reading = self._feed.read(point)
-            if reading is None or not reading[0]:
-                if self._feed.has_ended:
-                    return
-                await self._feed.changed()
-                continue
-            news, point = reading
-            rest = iter(news)
-            while some := tuple(islice(rest, ASSIGNMENTS_SLICE)):
-                self._register()
-                image = self._broker.image
-                for topic_id in {each.topic_id for each in some if not isinstance(each, WholeSet)}:
-                    self._configure(image, topic_id)
-                self._carry_out(self.manager.assign(some, self._now_ms()))
-                await asyncio.sleep(0)
-
-    def _register(self) -> None:
-        epoch = self._broker.broker_epoch
-        if epoch is not None and epoch != self._registered_as:
-            self._registered_as = epoch
-            self.manager.registered(epoch)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -366,9 +303,7 @@ class DataPlane:
                 if fetch in self._parked:
                     self._parked[fetch].set()
             case SendFetch():
-                task = asyncio.get_running_loop().create_task(self._fetch(effect))
-                self._fetching.add(task)
-                task.add_done_callback(self._fetched)
+                self._own_fetches.send(effect)
             case SendProposal():
                 self._isr_sender.send(effect)
             case AssignDirectory():
@@ -414,30 +349,6 @@ class DataPlane:
             self.tallies.isr_expands.add(bool(after - before))
             self.tallies.isr_shrinks.add(bool(before - after))
 
-    async def _fetch(self, send: SendFetch) -> None:
-        """Sends one request of a fetcher, and gives its answer to the manager."""
-        limits = self._fetch_limits
-        self.tallies.fetches_sent.add()
-        timeout_s = (limits.max_wait_ms + ANSWER_PATIENCE_MS) / 1_000
-        try:
-            epoch = self._broker.broker_epoch
-            if epoch is None:
-                raise CallFailed("this broker is not registered")
-            answer = await self._sources.fetch(send.source_id, send.request.session, epoch, limits, timeout_s)
-        except CallFailed as e:
-            self._log.debug("fetch failed", source=send.source_id, reason=str(e))
-            self.tallies.fetches_failed.add()
-            self._carry_out(self.manager.fetch_failed(send, self._now_ms()))
-        else:
-            self.tallies.replication_bytes_in.add(bytes_of(answer))
-            self._carry_out(self.manager.fetch_answered(send, answer, self._now_ms(), self._wall_ms()))
-
-    def _fetched(self, task: asyncio.Task[None]) -> None:
-        self._fetching.discard(task)
-        if not task.cancelled():
-            with self._ending_the_broker():
-                task.result()
-
     # --- time --------------------------------------------------------------------------------------------------------
 
     def _arm_timer(self) -> None:
@@ -465,19 +376,5 @@ class DataPlane:
             self._broker.give_up(f"the data plane has made a mistake: {e!r}")
 
 
-def bytes_of(answer: SessionAnswer) -> int:
-    """The size of the batches in an answer."""
-    return sum(len(batch.data) for _, each in answer.answers for batch in each.batches)
-
-
 def _known(epoch: Epoch) -> Epoch | None:
     return None if epoch == ANY_EPOCH else epoch
-
-
-def _candidates(image: MetadataImage) -> dict[NodeId, int]:
-    """The brokers that may be in an ISR, with their broker epochs."""
-    return {
-        each.broker_id: each.broker_epoch
-        for each in image.brokers.unordered_values()
-        if not (each.fenced or each.in_controlled_shutdown)
-    }

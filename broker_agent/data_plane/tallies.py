@@ -12,6 +12,7 @@ from typing import Final
 
 from broker_agent.partitions.hosted_replica import HostedReplica
 from broker_agent.partitions.replica_manager import ReplicaManager
+from broker_agent.replica.fetch_sessions import SessionAnswer
 from service_kit.process.tallies import Counter
 
 SLICE: Final = 500
@@ -84,3 +85,8 @@ async def counted(manager: ReplicaManager) -> ReplicaCounts:
             counts.add(each)
         await asyncio.sleep(0)
     return counts
+
+
+def bytes_of(answer: SessionAnswer) -> int:
+    """The size of the batches in an answer."""
+    return sum(len(batch.data) for _, each in answer.answers for batch in each.batches)

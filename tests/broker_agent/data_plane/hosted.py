@@ -147,7 +147,7 @@ class Hosted:
         self.image = delta.finish(Provenance(before.offset + len(records), 1, 1_000))
         self.cache.current.image = self.image
         update = ImageUpdate(before, self.image, delta.changed)
-        await self.data_plane.take(update)
+        await self.data_plane.inputs.take(update)
         await self.feed.take(update)
 
     async def leads(self, *partitions: int) -> None:
