@@ -16,6 +16,7 @@ and the others come again.
 """
 
 from enum import Enum
+from typing import Final
 
 from clients.consumer.errors import ConsumerError, LogTruncated
 from clients.consumer.positions import Leader, Position, StoredPosition
@@ -23,7 +24,11 @@ from clients.consumer.records import RecordBuffer
 from clients.metadata.backoff import ExponentialBackoff
 from clients.metadata.cluster import Cluster, TopicPartition
 from clients.partition_values import CurrentLeader, WantedOffset
-from metadata_log.format.ids import Offset, OffsetAndEpoch, Uuid
+from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch, Uuid
+from metadata_log.format.log_shape import EpochStart
+
+EPOCHS_MAX: Final = 100
+"""Maximum number of leader epochs that a partition remembers."""
 
 
 class Need(Enum):
@@ -80,6 +85,8 @@ class AssignedPartition(Asker):
         self.is_checked = False
         """True if the present leader has the record below the position."""
         self.is_paused = False
+        self._epochs: list[EpochStart] = []
+        """The leader epochs of the records that the program got since the last move, each with its first offset."""
         self.high_watermark: Offset | None = None
         self.buffer = RecordBuffer(key)
 
@@ -120,15 +127,30 @@ class AssignedPartition(Asker):
         self.is_checked = self.position is not None and None in (self.position.epoch, leader_epoch)
 
     def move_to(self, position: Position) -> None:
-        """Continue at `position`: a seek, or a truncation."""
+        """Continue at `position`: a seek, or the answer to `want`."""
         self.position, self.wanted, self.error = position, None, None
         self.retry_ms = self.failures = 0
+        self._epochs.clear()
         self._renew()
+
+    def cut_to(self, position: Position) -> None:
+        """Continue at `position`, up to which the leader has what the program has read."""
+        kept = [each for each in self._epochs if each.start_offset < position.offset]
+        self.move_to(position)
+        self._epochs = kept
+
+    def advance(self, first: Offset, end: Offset, epoch: Epoch) -> None:
+        """Note that the program got the records [first, end), which have this leader epoch."""
+        if not self._epochs or self._epochs[-1].epoch != epoch:
+            self._epochs.append(EpochStart(epoch, first))
+            del self._epochs[:-EPOCHS_MAX]
+        self.position = Position(end, epoch)
 
     def want(self, wanted: WantedOffset) -> None:
         """Continue at a place that the leader must tell. There is no position until then."""
         self.position, self.wanted, self.error = None, wanted, None
         self.retry_ms = self.failures = 0
+        self._epochs.clear()
         self._renew()
 
     def stop_with(self, error: ConsumerError) -> None:
@@ -155,6 +177,8 @@ class AssignedPartition(Asker):
         Kafka compares offsets only. The epoch must be the same, too: say record 9 was read with epoch 5, and the leader has a
         record 9 of epoch 3. Then the leader answers "epoch 3 ends at 12", and 12 is not below the position 10.
 
+        The records that the program got with later epochs than that of the answer were replaced, too.
+
         A later epoch than the asked one is that below the start of the leader's log. A position below the start is left to the
         fetch, which is refused with OFFSET_OUT_OF_RANGE.
         """
@@ -168,4 +192,5 @@ class AssignedPartition(Asker):
         if has_record or is_below_start:
             self.is_checked = True
             return None
-        return LogTruncated(self.key, offset, min(end.offset, offset))
+        replaced = (each.start_offset for each in self._epochs if each.epoch > end.epoch)
+        return LogTruncated(self.key, offset, min(end.offset, offset, *replaced))

@@ -16,7 +16,6 @@ from typing import TypeAlias
 
 from clients.consumer.assigned import AssignedPartition, Need
 from clients.consumer.errors import ConsumerError, CorruptRecords
-from clients.consumer.positions import Position
 from clients.consumer.records import ConsumerRecord
 from clients.metadata.cluster import Cluster, TopicPartition
 from metadata_log.format.errors import LogFormatError
@@ -133,7 +132,7 @@ class Assignment:
                 self.touch(part)
                 break
             last = records[-1]
-            part.position = Position(last.offset + 1, last.leader_epoch)
+            part.advance(records[0].offset, last.offset + 1, last.leader_epoch)
             taken += records
             moved[part.key] = part
             if is_used_up:

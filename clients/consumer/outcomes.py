@@ -140,7 +140,7 @@ class Outcomes:
             self._reset(part, self._policy)
         else:
             is_end = truncated.divergent_offset == answer.end.offset
-            part.move_to(Position(truncated.divergent_offset, answer.end.epoch if is_end else None))
+            part.cut_to(Position(truncated.divergent_offset, answer.end.epoch if is_end else None))
             self._commits.move(part.key, part.stored)
 
     def _refused(self, asker: Asker, answer: Fetched | FoundOffset | EpochEnd, cluster: Cluster, now_ms: int) -> None:

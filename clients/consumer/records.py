@@ -41,8 +41,6 @@ class RecordBuffer:
         self._batches: deque[Batch] = deque()
         self._records: list[DataRecord] = []
         """The records of the first batch, once it is unpacked."""
-        self._next = 0
-        """The index of the next record in `_records`."""
         self.size_bytes = 0
 
     def __bool__(self) -> bool:
@@ -55,7 +53,7 @@ class RecordBuffer:
 
     def clear(self) -> None:
         self._batches.clear()
-        self._records, self._next, self.size_bytes = [], 0, 0
+        self._records, self.size_bytes = [], 0
 
     def add(self, data: bytes, offset: Offset, epoch: Epoch | None, leader_epoch: Epoch | None, until: Offset) -> int:
         """Add the batches of an answer that was asked for from `offset` on; return the number of bytes added.
@@ -97,16 +95,15 @@ class RecordBuffer:
             except LogFormatError:
                 self.clear()
                 raise
-            self._next = offset - batch.base_offset
         topic, partition = self._key
-        first = self._next
+        first = offset - batch.base_offset
+        assert 0 <= first < batch.record_count, f"{batch} at offset {offset}"
         last = min(first + limit, len(self._records))
         base, epoch = batch.base_offset, batch.epoch
         taken = [ConsumerRecord(topic, partition, base + i, *self._records[i], epoch) for i in range(first, last)]
-        self._next = last
         is_used_up = last == len(self._records)
         if is_used_up:
             self._batches.popleft()
-            self._records, self._next = [], 0
+            self._records = []
             self.size_bytes -= len(batch.data)
         return taken, is_used_up

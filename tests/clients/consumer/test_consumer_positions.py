@@ -263,3 +263,22 @@ def test_only_assigned_partitions_can_be_moved() -> None:
     world = begun()
     with pytest.raises(ValueError, match="orders-7 is not assigned"):
         world.core.seek(key(7), Position(0))
+
+
+def test_records_of_a_replaced_epoch_come_again_although_the_leaders_log_is_longer() -> None:
+    """The new leader has a longer epoch 1 than the log that the consumer has read, and no epoch 2 (KIP-279)."""
+    world = begun("a", "b")
+    assert world.values() == ["a", "b"]
+    world.leaders.elect(2)
+    world.leaders.append("c")
+    world.leaders.append("d")
+    world.learn()
+    assert world.values() == ["c", "d"]
+    log = world.leaders.logs[0]
+    log.cut(2)
+    log.epoch = 1
+    for value in ("C", "D", "E"):
+        world.leaders.append(value)
+    log.epoch, log.leader = 3, 3
+    world.learn()
+    assert world.values() == ["C", "D", "E"]
