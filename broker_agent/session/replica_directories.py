@@ -99,12 +99,13 @@ class ReplicaDirectories:
     # --- the data plane ----------------------------------------------------------------------------------------------
 
     def assign(self, directory: Uuid, replicas: Iterable[Place]) -> None:
-        """Notes that the replicas are in the directory now.
+        """Notes that the replicas are in the directory now. `LOST_DIRECTORY`: their logs cannot be used, but the disk works.
 
         Raises:
             ValueError: the broker was not started with this directory.
         """
-        self._check(directory)
+        if directory != LOST_DIRECTORY:
+            self._check(directory)
         where = LOST_DIRECTORY if directory in self._failed_at_ms else directory
         for place in replicas:
             self._said[place] = self._untold[place] = where

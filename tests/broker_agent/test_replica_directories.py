@@ -171,6 +171,19 @@ def test_a_failed_directory_is_in_every_fetch_and_its_recorded_replicas_need_no_
     assert process.end_reason() is None
 
 
+def test_a_replica_whose_log_is_damaged_is_told_to_be_lost() -> None:
+    """Its directory works, and keeps the other replicas. After a repair the replica is in its directory again."""
+    process = Process()
+    process.put(A, 0, 1)
+    process.tell_all()
+    process.put(LOST_DIRECTORY, 0)
+    process.tell_all()
+    assert process.recorded()[:2] == [LOST_DIRECTORY, A]
+    process.put(A, 0)
+    process.tell_all()
+    assert process.recorded()[:2] == [A, A]
+
+
 def test_a_replica_that_was_not_told_in_time_is_lost() -> None:
     """Its assignment to A is in flight, or waits, when A fails. The controllers hear of the loss before or after."""
     process = Process()

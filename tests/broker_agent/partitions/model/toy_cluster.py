@@ -1,8 +1,8 @@
 """Three brokers with the real `ReplicaManager` on fake disks, toy controllers and a lossy network, driven by one seed.
 
 Each partition has a toy controller, and all toy controllers know the same brokers. The faults: fetches and answers are lost or
-late, disk work is done in any order, processes are killed or lose their power, brokers are fenced without reason, leaderships
-move, and metadata and answers of AlterPartition arrive late or never.
+late, disks are full for a while, disk work is done in any order, processes are killed or lose their power, brokers are fenced
+without reason, leaderships move, and metadata and answers of AlterPartition arrive late or never.
 
 A producer sends numbered batches to each partition, one at a time, and repeats each until it is acknowledged. Laws are checked
 after each event. Faults end with `heal`: then all replicas must soon agree and be in the ISR, and every write must be answered.
@@ -48,6 +48,7 @@ from tests.broker_agent.partitions.brokers import LOG, WALL_MS, A, B, Broker, as
 from tests.broker_agent.partitions.model.log_views import LogView
 from tests.broker_agent.replica.model.laws import LawBroken, Laws
 from tests.broker_agent.replica.model.toy_controller import ToyController
+from tests.broker_agent.replica.partition_logs import KEPT_FOR_EVER
 from tests.sim.world.disk import MemoryDirectory
 
 IDS = (101, 102, 103)
@@ -61,7 +62,7 @@ CONFIG = ManagerConfig(
     disk_retry_ms=50,
     slice_max=2,
 )
-TOPIC = TopicConfig(LOG, MIN_ISR)
+TOPIC = TopicConfig(LOG._replace(segment_bytes=1_000, retention=KEPT_FOR_EVER), MIN_ISR)
 
 
 @dataclass(eq=False)
@@ -148,6 +149,8 @@ class ToyCluster:
 
     def _boot(self, node: Node, broker_epoch: int) -> None:
         node.process += 1
+        for disk in node.disks.values():
+            disk.stop_reserving()  # so that a full disk is met by appends, too
         node.seen.clear()
         node.leaders.clear()
         node.in_flight.clear()
@@ -185,6 +188,15 @@ class ToyCluster:
         epochs = {controller.register(node.broker_id) for controller in self.controllers.values()}
         (epoch,) = epochs
         self._boot(node, epoch)
+
+    def fill_disk(self) -> None:
+        disk = self.rng.choice(list(self.rng.choice(list(self.nodes.values())).disks.values()))
+        disk.limit_space(disk._volume.used_bytes)
+
+    def make_room(self) -> None:
+        for node in self.nodes.values():
+            for disk in node.disks.values():
+                disk.limit_space(None)
 
     # --- metadata ----------------------------------------------------------------------------------------------------
 
@@ -253,6 +265,14 @@ class ToyCluster:
         token = node.live.token + 1
         producer.waits = (node, node.process, token)
         node.live.append(acks=self.acks, at=at, stamp=stamp, deadline_ms=deadline_ms, sent=producer.records(at))
+
+    def write_more(self) -> None:
+        """Another client writes with acks=1, also while a flush is under way, and never repeats a write."""
+        at = self.rng.choice(PLACES)
+        leaders = [node for node in self.nodes.values() if node.leader(at) is not None]
+        if leaders:
+            live = self.rng.choice(leaders).live
+            live.append(acks=Acks.LEADER, at=at, deadline_ms=self.now_ms + 2_000)
 
     def _answers(self, node: Node) -> None:
         """The answers to writes arrive; a producer that is refused tries again."""
@@ -405,6 +425,9 @@ class ToyCluster:
             self.prefer: 0.4,
             self.crash: 0.25,
             self.restart: 1,
+            self.write_more: 3,
+            self.fill_disk: 0.3,
+            self.make_room: 0.6,
         }
         self._event(self.rng.choices(list(events), list(events.values()))[0])
 
@@ -465,6 +488,7 @@ class ToyCluster:
 
     def heal(self) -> None:
         """All brokers run and are heard: soon all replicas are in sync, and all writes are answered."""
+        self.make_room()
         while any(not node.is_up for node in self.nodes.values()):
             self._event(self.restart)
         for _ in range(120):
@@ -494,6 +518,8 @@ class ToyCluster:
             producer = self.producers[at]
             if producer.waits is not None and producer.waits[0].process == producer.waits[1]:
                 return False
+            if any(node.live.token > len(node.live.produced) for node in self.nodes.values()):
+                return False
             if set(controller.now.partition.isr) != set(IDS):
                 return False
             logs = [node.live.replica(at).log for node in self.nodes.values()]
@@ -512,7 +538,7 @@ class ToyCluster:
             assert log is not None
             found, offset = [], 0
             while batches := log.read(offset, 1 << 20, log.shape.end):
-                found += [stamp_of(batch).base_sequence for batch in batches]
+                found += [stamp_of(batch).base_sequence for batch in batches if stamp_of(batch).is_idempotent]
                 offset = batches[-1].end_offset
             if found != list(range(0, 2 * len(found), 2)) or len(found) * 2 < self.producers[at].sequence:
                 raise LawBroken(f"sequences of {at}: {found}, and {self.producers[at].sequence} were acknowledged")

@@ -1,0 +1,194 @@
+"""Errors of disks: nothing stops, or the replica, its log directory, or the broker, in this order."""
+
+import pytest
+
+from broker_agent.partitions.effects import (
+    AssignDirectory,
+    BrokerFailed,
+    DirectoryFailed,
+    Flush,
+    OpenLog,
+    ReplicaFailed,
+)
+from broker_agent.replica.fetch_sessions import SessionAnswer
+from broker_agent.replica.follower import PartitionAnswer
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import LOST_DIRECTORY
+from tests.broker_agent.partitions.brokers import WALL_MS, A, B, Broker, assigned, place, replicate
+from tests.broker_agent.replica.logs import batch
+from tests.sim.world.disk import MemoryDirectory
+
+TWO = (101, 102)
+
+
+def two_disks() -> dict[bytes, MemoryDirectory]:
+    return {A: MemoryDirectory("/a"), B: MemoryDirectory("/b")}
+
+
+def pair(count: int = 1) -> tuple[Broker, Broker]:
+    """Broker 101 leads `count` partitions, and broker 102 follows."""
+    leader, follower = Broker(101, two_disks()), Broker(102, two_disks())
+    for number in range(count):
+        leader.assign(assigned(101, 101, at=place(number), replicas=TWO))
+        follower.assign(assigned(102, 101, at=place(number), replicas=TWO))
+    leader.run()
+    replicate(leader, follower)
+    return leader, follower
+
+
+def test_a_full_disk_of_a_leader_refuses_the_write_and_stops_nothing() -> None:
+    it = Broker()
+    it.lead()
+    it.disks[A].limit_space(it.disks[A]._volume.used_bytes)
+    refused = it.append(100)
+    assert it.code(refused) is ErrorCode.STORAGE_ERROR
+    assert not [each for each in it.said if isinstance(each, ReplicaFailed | DirectoryFailed)]
+    it.disks[A].limit_space(None)
+    token = it.append()
+    it.run()
+    assert it.code(token) is ErrorCode.NONE
+
+
+def test_a_follower_on_a_full_disk_fetches_again_when_there_is_room() -> None:
+    leader, follower = pair()
+    disk = follower.disks[follower.replica().directory_id]
+    disk.limit_space(disk._volume.used_bytes)
+    token = leader.append(100)
+    leader.run()
+    replicate(leader, follower)
+    assert (follower.values(), leader.code(token)) == ([], None)
+    disk.limit_space(None)
+    follower.pass_ms(2_000)
+    replicate(leader, follower)
+    assert len(follower.values()) == 100
+    assert leader.code(token) is ErrorCode.NONE
+
+
+def test_a_full_disk_delays_the_opening_of_a_log() -> None:
+    it = Broker()
+    it.disks[A].limit_space(it.disks[A]._volume.used_bytes)
+    it.lead()
+    assert it.code(it.append()) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    it.disks[A].limit_space(None)
+    it.pass_ms(1_000)
+    it.run()
+    token = it.append()
+    it.run()
+    assert it.code(token) is ErrorCode.NONE
+
+
+def test_damage_stops_its_own_replica_which_is_told_to_be_lost() -> None:
+    """The next process of the broker finds damage in the log of orders-0: another broker leads, and orders-1 goes on."""
+    it = Broker()
+    it.lead()
+    it.lead(at=place(1))
+    for at in (place(0), place(0), place(1)):
+        it.append(3, at=at)
+        it.run()
+    it.manager.close()
+    log = it.disks[A].subdirectory(place().name)
+    (segment,) = [each for each in log.names() if each.endswith(".log")]
+    log.open(segment).write_at(200, b"?")
+    again = Broker(101, {A: it.disks[A].kill()})
+    for number in range(2):
+        again.lead(2, at=place(number))
+    (failed,) = [each for each in again.said if isinstance(each, ReplicaFailed)]
+    assert failed.place == place()
+    assert AssignDirectory(place(), LOST_DIRECTORY) in again.said
+    assert again.code(again.append()) is ErrorCode.STORAGE_ERROR
+    token = again.append(at=place(1))
+    again.run()
+    assert again.code(token) is ErrorCode.NONE
+
+
+def test_a_failed_flush_stops_all_replicas_of_its_directory() -> None:
+    """The write is not acknowledged, and the other directory goes on."""
+    it = Broker(101, two_disks())
+    for number in range(4):
+        it.lead(at=place(number))
+    homes = {number: it.replica(place(number)).directory_id for number in range(4)}
+    assert sorted(homes.values()) == [A, A, B, B], "the directory with the fewest replicas takes the next one"
+    failing = place(next(number for number, home in homes.items() if home == A))
+    it.disks[A].fail_next_flush()
+    tokens = [it.append(at=failing), it.append(at=failing)]
+    it.run()
+    assert [it.code(each) for each in tokens] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    assert [each.directory for each in it.said if isinstance(each, DirectoryFailed)] == [A]
+    for number, home in homes.items():
+        token = it.append(at=place(number))
+        it.run()
+        assert it.code(token) is (ErrorCode.NONE if home == B else ErrorCode.STORAGE_ERROR)
+    assert not [each for each in it.said if isinstance(each, BrokerFailed)]
+
+
+def test_the_last_directory_stops_the_broker() -> None:
+    it = Broker(101, two_disks())
+    for number in range(2):
+        it.lead(at=place(number))
+    for number in range(2):
+        it.disks[it.replica(place(number)).directory_id].fail_next_flush()
+        it.append(at=place(number))
+        it.run()
+    assert [type(each) for each in it.said[-3:]] == [DirectoryFailed, DirectoryFailed, BrokerFailed]
+
+
+def test_an_offset_mismatch_stops_its_own_partition() -> None:
+    """A leader's answer begins behind the end of the follower's log. The other partitions of the same fetcher go on."""
+    leader, follower = pair(2)
+    (sent,) = follower.fetches
+    mismatch = PartitionAnswer(batches=(batch(7, 1, "a"),))
+    answer = SessionAnswer(ErrorCode.NONE, sent.fetcher.session.session_id, ((place(0), mismatch),))
+    follower.fetches = []
+    follower.take(follower.manager.fetch_answered(sent, answer, 0, WALL_MS))
+    (failed,) = [each for each in follower.said if isinstance(each, ReplicaFailed)]
+    assert failed.place == place(0)
+    assert AssignDirectory(place(0), LOST_DIRECTORY) not in follower.said, (
+        "its disk is good: the leader takes it out of the ISR"
+    )
+    for number in range(2):
+        leader.append(2, at=place(number))
+    leader.run()
+    replicate(leader, follower)
+    follower.pass_ms(2_000)  # the source did not send the answer, so the session begins anew
+    replicate(leader, follower)
+    assert (follower.values(place(0)), follower.values(place(1))) == ([], [20, 20])
+
+
+def test_a_replica_that_stopped_begins_again_in_the_next_leader_epoch() -> None:
+    leader, follower = pair()
+    (sent,) = follower.fetches
+    mismatch = PartitionAnswer(batches=(batch(7, 1, "a"),))
+    follower.fetches = []
+    answer = SessionAnswer(ErrorCode.NONE, sent.fetcher.session.session_id, ((place(0), mismatch),))
+    follower.take(follower.manager.fetch_answered(sent, answer, 0, WALL_MS))
+    leader.assign(assigned(101, 101, 2, replicas=TWO))
+    follower.assign(assigned(102, 101, 2, replicas=TWO))
+    leader.append(2)
+    leader.run()
+    replicate(leader, follower)
+    assert follower.values() == [20, 20]
+
+
+def test_a_log_that_is_gone_is_not_made_anew_for_a_member_of_the_isr() -> None:
+    """An empty log in its place could be elected, without the committed records."""
+    it = Broker()
+    it.assign(assigned(101, 101, isr=(101,), directory=A))
+    assert it.work == []
+    assert [type(each) for each in it.said] == [ReplicaFailed, AssignDirectory]
+    assert it.code(it.append()) is ErrorCode.STORAGE_ERROR
+
+
+def test_a_log_that_is_gone_is_made_anew_outside_of_the_isr() -> None:
+    it = Broker(102)
+    it.assign(assigned(102, 101, isr=(101,), directory=A))
+    assert [type(each) for each in it.work] == [OpenLog]
+
+
+def test_a_mistake_of_the_program_is_no_failure_of_a_disk() -> None:
+    it = Broker()
+    it.lead()
+    it.append()
+    (flush,) = it.work
+    assert isinstance(flush, Flush)
+    with pytest.raises(KeyError):
+        it.manager.disk_failed(flush, KeyError("x"), 0, WALL_MS)
