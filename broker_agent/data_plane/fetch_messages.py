@@ -235,21 +235,26 @@ LEADER_CODES: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FEN
 """The errors that come with the present leader (KIP-951)."""
 
 
-def fetch_response(answer: SessionAnswer, leader_of: LeaderOf) -> partition_pb2.FetchRecordsResponse:
+CodeFor = Callable[[Place, ErrorCode], ErrorCode]
+"""The code that the caller gets for an error of a partition."""
+
+
+def fetch_response(answer: SessionAnswer, code_for: CodeFor, leader_of: LeaderOf) -> partition_pb2.FetchRecordsResponse:
     """The answer of a source. The session's own error is a refusal of the request, and not part of the message."""
     assert answer.error is ErrorCode.NONE
     return partition_pb2.FetchRecordsResponse(
-        session_id=answer.session_id, partitions=_fetched(answer.answers, leader_of)
+        session_id=answer.session_id, partitions=_fetched(answer.answers, code_for, leader_of)
     )
 
 
 def _fetched(
-    answers: Iterable[tuple[Place, PartitionAnswer]], leader_of: LeaderOf
+    answers: Iterable[tuple[Place, PartitionAnswer]], code_for: CodeFor, leader_of: LeaderOf
 ) -> Iterable[partition_pb2.FetchedPartition]:
     for place, each in answers:
+        code = each.error if each.error is ErrorCode.NONE else code_for(place, each.error)
         message = partition_pb2.FetchedPartition(
             partition=place_message(place),
-            error=error_message(each.error),
+            error=error_message(code),
             high_watermark=each.high_watermark,
             log_start_offset=each.log_start_offset,
         )
@@ -260,6 +265,6 @@ def _fetched(
             message.diverged.offset, message.diverged.epoch = each.diverged
         if each.begin_at is not None:
             message.begin_at.offset, message.begin_at.epoch, message.begin_at.chain = each.begin_at
-        if each.error in LEADER_CODES and (leader := leader_of(place)) is not None:
+        if code in LEADER_CODES and (leader := leader_of(place)) is not None:
             message.current_leader.CopyFrom(leader)
         yield message

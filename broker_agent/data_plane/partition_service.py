@@ -53,7 +53,7 @@ from service_kit.security.node_identity import BROKER
 SERVICE: Final = partition_pb2.DESCRIPTOR.services_by_name["PartitionService"]
 RECORDS_MAX: Final = 2_000
 """Maximum number of records that the event loop checks by itself: a few milliseconds. More are checked on a thread."""
-FETCHES_MAX: Final = 2_000
+FETCHES_MAX: Final = 300
 """The same for the partitions of a fetch."""
 BYTES_IN_FLIGHT_MAX: Final = 256 << 20
 """Maximum number of bytes of records in all appends that wait."""
@@ -137,14 +137,11 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         answer = await self._data_plane.fetch(fetch)
         if answer.error is not ErrorCode.NONE:
             raise Refusal(answer.error.name, "no such session, or not this request of it. Begin a new session")
-        answers = [(place, each._replace(error=self._code(place, each.error))) for place, each in answer.answers]
-        if len(answers) <= FETCHES_MAX:
-            response = fetch_response(answer._replace(answers=tuple(answers)), self._leader_of)
+        if len(answer.answers) <= FETCHES_MAX:
+            response = fetch_response(answer, self._code, self._leader_of)
         else:
             with frequent_switches():
-                response = await asyncio.to_thread(
-                    fetch_response, answer._replace(answers=tuple(answers)), self._leader_of
-                )
+                response = await asyncio.to_thread(fetch_response, answer, self._code, self._leader_of)
         if not fetch.is_follower:
             self._check_lease()
         return response

@@ -49,6 +49,10 @@ def nobody(place: object) -> None:
     """No leader is known."""
 
 
+def same(place: object, code: ErrorCode) -> ErrorCode:
+    return code
+
+
 def test_a_followers_fetch_arrives_as_it_was_sent() -> None:
     """Offsets, epochs, the session and the limits; the source knows the follower and its broker epoch."""
     session = SessionRequest(77, 3, ((PLACE, PartitionFetch(9, 4, 3)), (OTHER, PartitionFetch(0, 4, 0))), ((TOPIC, 2),))
@@ -86,13 +90,13 @@ def test_an_answer_arrives_with_its_batches() -> None:
         ),
     )
 
-    assert answer_of(fetch_response(answer, nobody)) == answer
+    assert answer_of(fetch_response(answer, same, nobody)) == answer
 
 
 def test_one_wrong_byte_makes_the_whole_answer_unusable() -> None:
     """The follower appends nothing of it, and asks again."""
     answer = SessionAnswer(answers=((PLACE, PartitionAnswer(batches=some_batches())),))  # type: ignore[arg-type]
-    message = fetch_response(answer, nobody)
+    message = fetch_response(answer, same, nobody)
     rng = random.Random(5)
     for _ in range(50):
         data = bytearray(message.partitions[0].batches)
@@ -136,7 +140,7 @@ def test_an_error_of_leadership_names_the_leader() -> None:
     """A client that asks the wrong broker need not ask for metadata first (KIP-951)."""
     answer = SessionAnswer(answers=((PLACE, PartitionAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)),))
 
-    message = fetch_response(answer, lambda place: partition_pb2.CurrentLeader(leader_id=102, leader_epoch=6))
+    message = fetch_response(answer, same, lambda place: partition_pb2.CurrentLeader(leader_id=102, leader_epoch=6))
 
     assert message.partitions[0].error.code == common_pb2.NOT_LEADER_OR_FOLLOWER
     assert message.partitions[0].current_leader.leader_id == 102
