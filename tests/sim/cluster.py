@@ -11,6 +11,9 @@ from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.store import SnapshotStore
 from tests.sim.coverage import Coverage
+from tests.sim.data.drawing import draw
+from tests.sim.data.plane import DataPlane
+from tests.sim.data.workload import Workload
 from tests.sim.faults import Faults
 from tests.sim.healing import Healing
 from tests.sim.laws import Laws
@@ -27,6 +30,7 @@ from tests.sim.world.network import Network
 
 FIRST_BROKER_ID = 101
 WATCH_EVERY_MS = 500.0
+DATA_EVENTS_AS_ONE = 4
 
 
 def endpoints_of(node_id: NodeId) -> tuple[Endpoint, ...]:
@@ -79,6 +83,9 @@ class Cluster:
         self.is_idle = False
         """Nobody asks for anything any more."""
         self.faults = Faults(self)
+        self.workload = Workload(self) if self.options.data else None
+        """Producers and consumers, if brokers have partitions."""
+        self._data_events = 0
         self.poisoning = Poisoning(self)
         if self.options.clock_drift > 0:
             self.coverage["clock that drifts"] += len(self.controllers) + len(self.brokers)
@@ -141,6 +148,8 @@ class Cluster:
         for client in self.clients:
             self._keep_busy(client)
         self.schedule(WATCH_EVERY_MS, self._watch)
+        if self.workload is not None:
+            self.workload.start()
         self.faults.start()
         self.poisoning.start()
 
@@ -167,7 +176,8 @@ class Cluster:
     def addresses(self) -> list[str]:
         """Everybody on the network."""
         controllers, brokers, clients = self.controllers, self.brokers.values(), self.clients
-        return [*(c.name for c in controllers), *(b.name for b in brokers), *(k.name for k in clients)]
+        others = [] if self.workload is None else self.workload.names
+        return [*(c.name for c in controllers), *(b.name for b in brokers), *(k.name for k in clients), *others]
 
     def acknowledged_writes(self) -> int:
         return sum(client.answers for client in self.clients)
@@ -187,13 +197,20 @@ class Cluster:
         self.picture.add(self.now_ms, broker.name, f"{what} [{state}]")
         self.laws.observe_broker(broker)
 
+    def after_data_event(self, plane: DataPlane, what: str) -> None:
+        """Data planes do much, and little at a time: a few of their events count as one."""
+        self._data_events += 1
+        self.events += self._data_events % DATA_EVENTS_AS_ONE == 0
+        self.picture.add(self.now_ms, plane.name, what)
+
     def restart_later(self, controller: SimController) -> None:
         """Somebody will see that it is down."""
         self.faults.restart_later(controller)
 
     def _story(self) -> str:
         options = "\n".join(f"    {name:<24} {value}" for name, value in self.options._asdict().items())
+        partitions = f"\nThe partitions:\n\n{draw(self)}\n" if self.workload is not None else ""
         return (
             f"It was event {self.events:,} of seed {self.seed}, after {self.now_ms:,.1f} simulated milliseconds.\n\n"
-            f"The run's options:\n\n{options}\n\nThe last events:\n\n{self.picture}\n"
+            f"The run's options:\n\n{options}\n\nThe last events:\n\n{self.picture}\n{partitions}"
         )

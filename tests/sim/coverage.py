@@ -46,6 +46,10 @@ FAULTS = (
     "broker disk: read",
     "broker disk: cut",
     "broker disk: rot",
+    "data disk: full",
+    "data disk: flush",
+    "data disk: read",
+    "data disk: cut",
 )
 """The faults, by kind. Each kind is absent from some runs."""
 
@@ -143,6 +147,16 @@ _HAPPENINGS = (
     "image made anew after a skip",
     "happening told",
     "reason of a broker's state written",
+    "data: write acknowledged by all",
+    "data: batch sent again",
+    "data: record read",
+    "data: replica begins to lead",
+    "data: ISR proposed",
+    "data: fetch without an answer",
+    "data: lease over when a write was answered",
+    "data: lease over when a fetch was answered",
+    "data: log directory failed",
+    "data: all in sync, all read",
 )
 
 _BY_A_FATAL_ERROR = {(BrokerState.FENCED, BrokerState.OFFLINE), (BrokerState.ONLINE, BrokerState.OFFLINE)}

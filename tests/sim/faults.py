@@ -43,6 +43,7 @@ class Faults:
             (options.slow_disk_every_ms, self._slow_disk),
             (options.hanging_disk_every_ms, self._hang_disk),
             (options.broker_disk_trouble_every_ms, self._trouble_broker_disk),
+            (options.data_disk_trouble_every_ms, self._trouble_data_disk),
             (options.membership_every_ms, self._membership.change),
             (options.disk_replaced_every_ms, self._membership.lose),
             (options.cut_every_ms, self._cut),
@@ -182,6 +183,12 @@ class Faults:
             broker.disk.fail_next_read()
         else:
             broker.disk.cut_power_after(self._rng.randint(1, 30))
+
+    def _trouble_data_disk(self) -> None:
+        """A log directory fails, or is full for a while."""
+        broker = self._rng.choice(list(self._cluster.brokers.values()))
+        if broker.is_up and broker.data is not None:
+            broker.data.trouble(self._rng)
 
     def restart_broker_later(self, broker: SimBroker) -> None:
         """Restarts a broker that its disk has stopped; while it is down its files may rot, or be lost."""

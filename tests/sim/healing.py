@@ -14,6 +14,7 @@ from metadata_log.format.records import RegisterBroker
 from metadata_log.image.log_directories import offline_replicas
 from metadata_log.image.metadata_image import MetadataImage
 from tests.sim.balance import Balance
+from tests.sim.data.ending import DataEnding
 from tests.sim.laws import LawBroken, hold
 from tests.sim.moves import Moves
 from tests.sim.picture import describe
@@ -61,6 +62,8 @@ class Healing:
             Balance(cluster).run()
         if cluster.options.reassign_chance:
             Moves(cluster).run()
+        if cluster.workload is not None:
+            DataEnding(cluster).run()
         if cluster.options.slow_links_at_the_end:
             SlowLinks(cluster).run()
 
@@ -75,7 +78,8 @@ class Healing:
         self._wake(core)
         for broker in self._cluster.brokers.values():
             broker.heal()
-            if broker.directories.agent.offline:
+            has_lost = broker.data is not None and broker.data.has_lost_replicas()
+            if broker.directories.agent.offline or has_lost:
                 broker.crash(power_cut=False)
             if broker.is_up and broker.paused:
                 broker.resume()

@@ -3,6 +3,8 @@
 import random
 from typing import Final, NamedTuple
 
+from broker_agent.partitions.manager_config import ManagerConfig
+from broker_agent.replica.fetchers import FetcherConfig
 from broker_agent.session.session_config import SessionConfig
 from metadata_log.format.fetch_size import PIECE_BYTES_MIN
 from metadata_log.store.log_config import LogConfig
@@ -134,6 +136,13 @@ class Options(NamedTuple):
     poison_every_ms: float = 0.0
     """How often a bug makes an active controller append a batch that nobody else can apply."""
 
+    data: bool = False
+    """Brokers have replicated partitions (P1 to P8), and producers and consumers work with them."""
+    lag_time_max_ms: int = 1_000
+    """How long a member of an ISR may not be caught up."""
+    data_disk_trouble_every_ms: float = 0.0
+    """How often something goes wrong with a log directory."""
+
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
         """Each kind of fault is absent from some runs: the bugs behind a noisy fault show when that fault is away."""
@@ -179,6 +188,17 @@ class Options(NamedTuple):
         )
         assert not config.problems(), config.problems()
         return config
+
+    def manager_config(self) -> ManagerConfig:
+        """The configuration of the brokers' partitions."""
+        return ManagerConfig(
+            lag_time_max_ms=self.lag_time_max_ms,
+            fetchers=FetcherConfig(backoff_ms=50, backoff_max_ms=400),
+            high_watermark_interval_ms=1_000,
+            retention_interval_ms=5_000,
+            disk_retry_ms=100,
+            open_logs_max=8,
+        )
 
     def session_config(self) -> SessionConfig:
         """The configuration of the brokers: the defaults, shrunk like the session."""
@@ -422,6 +442,26 @@ def _watchers(drawn: Options, rng: random.Random) -> Options:
     return drawn._replace(watcher_chance=rng.choice((0.3, 1.0)), agent_kill_every_ms=rng.uniform(500.0, 4_000.0))
 
 
+def _data(drawn: Options, rng: random.Random) -> Options:
+    """Brokers with replicated partitions. Metadata changes less often then, and clocks differ by up to a tenth."""
+    if drawn.brokers < 2 or drawn.slow_links_at_the_end or rng.random() >= 0.5:
+        return drawn
+    return drawn._replace(
+        data=True,
+        brokers=rng.choice((3, 3, 4)),
+        lag_time_max_ms=rng.choice((300, 800, 2_000)),
+        data_disk_trouble_every_ms=rng.uniform(1_500.0, 8_000.0) if rng.random() < 0.3 else 0.0,
+        clock_drift=0.05 if drawn.clock_drift else 0.0,
+        session_timeout_ms=rng.choice((1_500, 3_000)),
+        client_every_ms=max(300.0, drawn.client_every_ms),
+        large_topic_chance=0.0,
+        policy_partitions_max=0,
+        flush_max_ms=min(drawn.flush_max_ms, 10.0),
+        directories=False,
+        directory_loss_chance=0.0,
+    )
+
+
 _LATER: Final = (
     _rot,
     _splits,
@@ -439,5 +479,6 @@ _LATER: Final = (
     _directories,
     _waves,
     _watchers,
+    _data,
 )
 """One step after the other: a later one sees what the earlier ones have drawn."""

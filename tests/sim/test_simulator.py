@@ -15,6 +15,7 @@ from tests.sim.__main__ import main
 from tests.sim.balance import Balance
 from tests.sim.cluster import Cluster
 from tests.sim.coverage import REQUIRED, Coverage
+from tests.sim.data.ending import DataEnding
 from tests.sim.healing import Healing
 from tests.sim.laws import (
     Laws,
@@ -36,6 +37,7 @@ from tests.sim.laws import (
     story,
     transactions,
 )
+from tests.sim.laws.partitions import PartitionLaws, committed, leading
 from tests.sim.laws.replicas import directories, placement, reassignments
 from tests.sim.moves import Moves
 from tests.sim.mutants import MUTANTS, put_in
@@ -199,6 +201,8 @@ def test_the_page_of_laws_names_what_there_is() -> None:
         "clients": clients,
         "story": story,
         "reassignments": reassignments,
+        "committed": committed,
+        "leading": leading,
     }
     rooms |= {
         "SimController": SimController,
@@ -209,6 +213,8 @@ def test_the_page_of_laws_names_what_there_is() -> None:
         "Moves": Moves,
         "Poisoning": Poisoning,
         "Skips": Skips,
+        "DataEnding": DataEnding,
+        "PartitionLaws": PartitionLaws,
     }
     checked = 0
     for law, _, checks, mutants in laws:

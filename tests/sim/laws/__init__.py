@@ -13,6 +13,7 @@
     policies    the controllers' rules about topics and configs          M12
     placement   the replicas of new partitions                           M17
     proposals   the ISR proposals granted to leaders of partitions       M2, M4, M5
+    partitions  replicated partitions: what is committed, and who leads  P1 - P8
     brokers     answers to brokers, and how long brokers may serve       F1 - F7, M2, M8, the lease
     requests    requests done once, remembered, and forgotten            C3
     clients     answers to clients                                       C1 - C5, C8
@@ -45,6 +46,7 @@ from tests.sim.laws.eligible import EligibleLaws
 from tests.sim.laws.features import FeatureLaws
 from tests.sim.laws.metadata import MetadataLaws
 from tests.sim.laws.modes import ModeLaws
+from tests.sim.laws.partitions import PartitionLaws
 from tests.sim.laws.policies import PolicyLaws
 from tests.sim.laws.proposals import ProposalLaws
 from tests.sim.laws.quorum import QuorumLaws
@@ -93,6 +95,7 @@ class Laws:
         self.proposals = ProposalLaws(coverage)
         self.requests = RequestLaws()
         self.clients = ClientLaws(self.history, self.metadata)
+        self.partitions = PartitionLaws(self.history, coverage)
         self.story = StoryLaws(self.history, coverage)
 
     # --- controllers -----------------------------------------------------------------------------------------------
@@ -149,6 +152,7 @@ class Laws:
             self.proposals.committed(step)
             self.requests.committed(step)
             self.clients.committed()
+            self.partitions.committed(step)
             self.story.committed(step)
             for broker_id, broker_epoch in sorted(self.metadata.led_away):
                 self.brokers.led_away(broker_id, broker_epoch, step.batch.end_offset)

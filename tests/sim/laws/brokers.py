@@ -280,6 +280,10 @@ class BrokerLaws:
         self._led_away[broker_id, broker_epoch] = end
         self._check_lease(self._brokers[broker_id])
 
+    def led_away_at(self, broker_id: NodeId, broker_epoch: int | None) -> Offset:
+        """Where the leaderships of the broker's process were given to others, because it was silent; 0: nowhere."""
+        return 0 if broker_epoch is None else self._led_away.get((broker_id, broker_epoch), 0)
+
     def _check_lease(self, broker: "SimBroker") -> None:
         """No broker serves partitions already led by others without knowing it."""
         session, plane = broker.session, broker.dying.data_plane

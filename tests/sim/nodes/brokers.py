@@ -50,6 +50,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, Refused
 from quorum.runtime.protocol.world import Answer, BrokerFetch, Submission
+from tests.sim.data.plane import DataPlane
 from tests.sim.laws import hold
 from tests.sim.nodes.controllers import Make, SimController
 from tests.sim.nodes.directories import Directories
@@ -104,6 +105,8 @@ class SimBroker:
         self.directories = Directories(self)
         self._release = Release(cluster, self.name)
         self.dying = Dying(self)
+        self.data = DataPlane(self) if cluster.options.data else None
+        """The broker's partitions; None: it has metadata only."""
         self._turn = 0
         self._target: SimController = cluster.controllers[0]
         self._asleep: list[Input] = []
@@ -158,8 +161,13 @@ class SimBroker:
             self.is_damaged = False
         previous, clean_epoch = recovered.previous_incarnations, recovered.clean_broker_epoch
         self.directories.booted()
+        if self.data is not None:
+            self.data.booted()
+            if not self.is_up:
+                return
         self._take(StoreRecovered(recovered.position, previous, clean_epoch), "starts")
-        self._lead()
+        if self.data is None:
+            self._lead()
 
     def guarded(self, act: Callable[[], None]) -> None:
         """Any fault of the disk ends the process of a broker."""
@@ -195,6 +203,8 @@ class SimBroker:
         self.cluster.coverage["broker crash"] += 1
         self.disk = self.disk.crash(self.cluster.rng) if power_cut else self.disk.kill()
         self.heal()
+        if self.data is not None:
+            self.data.ended(power_cut=power_cut)
         self.dying.ended(power_cut=power_cut)
         self.cluster.faults.restart_broker_later(self)
 
@@ -202,6 +212,8 @@ class SimBroker:
         """Nothing ordered earlier will break its disk any more."""
         self.disk.heal()
         self.disk_is_bad = False
+        if self.data is not None:
+            self.data.heal()
 
     def stop(self) -> None:
         """SIGTERM."""
@@ -220,6 +232,8 @@ class SimBroker:
     def resume(self) -> None:
         """Takes all inputs of the pause, before any timer."""
         self.paused = False
+        if self.data is not None:
+            self.data.resume()  # before the session: nothing has told it that its lease is over
         asleep, self._asleep = self._asleep, []
         for happened in [*asleep, TimerFired()]:
             self._take(happened, "wakes up")
@@ -247,6 +261,8 @@ class SimBroker:
         if self.is_up:
             self.cluster.after_broker_event(self, what)
             self._arm()
+        if self.is_up and self.data is not None:
+            self.data.telling.look()
 
     def _arm(self) -> None:
         deadline_ms = self.session.next_deadline_ms()
@@ -293,12 +309,15 @@ class SimBroker:
             case LeaseRenewed():
                 self.cluster.coverage["lease renewed"] += 1
             case Exit(code, reason, clean_epoch):
-                if clean_epoch is not None:
+                is_clean = self.data is None or self.data.stop()
+                if clean_epoch is not None and is_clean:
                     self.cluster.laws.eligible.ended_cleanly(self.broker_id, clean_epoch)
                     self.store.note_clean_shutdown(clean_epoch)
                 self.is_up = False
                 self.store.close()
                 self.disk.kill()
+                if self.data is not None:
+                    self.data.ended(power_cut=False)
                 self.dying.ended(power_cut=False)
                 gave_up = reason.startswith("not registered within")  # a long outage, from its very start on
                 # The level rose while the registration of an old release was on its way.

@@ -187,6 +187,8 @@ class SimClient:
         """Of some partitions of a topic, by any of the three types; a broker that is named often has no replica."""
         dice, laws = self._electing, self.cluster.laws
         name, election_type = dice.choice(self._topics), dice.choice(tuple(ElectionType))
+        if self.cluster.options.data and election_type is ElectionType.UNCLEAN:
+            election_type = ElectionType.PREFERRED  # an unclean election loses acknowledged records, as it says
         leader = NO_LEADER
         if election_type is ElectionType.DESIGNATED or (election_type is ElectionType.UNCLEAN and dice.random() < 0.5):
             leader = dice.choice(sorted(self.cluster.brokers))

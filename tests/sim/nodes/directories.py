@@ -68,7 +68,7 @@ class Directories:
         self.sound = tuple(each for each in self._all if each not in self._broken)
         self.agent = ReplicaDirectories(self._broker.broker_id, self.sound, LIMITS)
         self._asked_until_ms = None
-        if len(self._all) > 1:
+        if len(self._all) > 1 or self._broker.data is not None:
             self._later()
 
     def _later(self) -> None:
@@ -92,14 +92,15 @@ class Directories:
         if self._asked_until_ms is not None and now_ms >= self._asked_until_ms:
             self._asked_until_ms = None
             self.agent.failed(now_ms)
-        if not broker.cluster.is_calm and self._dice.random() < self._fail_chance:
-            self._fail(now_ms)
-        self._place_replicas()
+        if broker.data is None:
+            if not broker.cluster.is_calm and self._dice.random() < self._fail_chance:
+                self._fail(now_ms)
+            self._place_replicas()
         wanted = self.agent.next(image, epoch, now_ms)
         if wanted and epoch is not None:
             self._asked_until_ms = now_ms + LIMITS.timeout_ms
             self._send(epoch, wanted)
-        elif epoch is not None and self._dice.random() < WRONG_CHANCE:
+        elif epoch is not None and broker.data is None and self._dice.random() < WRONG_CHANCE:
             self._send_wrong(epoch)
 
     def _fail(self, now_ms: int) -> None:
@@ -112,6 +113,12 @@ class Directories:
             self.agent.fail(lost, now_ms)
             self._broker.cluster.laws.directories.fails(lost)
             self._broker.cluster.coverage["log directory failed"] += 1
+
+    def failed(self, directory: Uuid, now_ms: int) -> None:
+        """The data plane has lost a directory, until the next process."""
+        self._broken.add(directory)
+        self.agent.fail(directory, now_ms)
+        self._broker.cluster.laws.directories.fails(directory)
 
     def _in_use(self) -> set[Uuid | None]:
         """The directories that the image has for replicas of the broker."""

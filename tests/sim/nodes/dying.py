@@ -114,6 +114,8 @@ class Dying:
 
     def _live_on(self) -> None:
         session, cluster = self._broker.session, self._broker.cluster
+        if self._broker.data is not None:
+            return  # the partitions are in the agent's process
         if session.broker_epoch is not None and self._broker.session.may_serve(self._broker.clock.now_ms()):
             until_ms = cluster.now_ms + self._broker.clock.until(session.lease_until_ms)
             self.data_plane = DataPlane(session.broker_epoch, session.position.offset, until_ms)
