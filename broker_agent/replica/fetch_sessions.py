@@ -66,15 +66,26 @@ class FetchSession:
         self.partitions: dict[Place, PartitionFetch] = {}
         """The partitions of the last request, as the source knows them."""
 
-    def request(self, wanted: Mapping[Place, PartitionFetch]) -> SessionRequest:
-        """Make the next request for `wanted`, in this order. One request is in flight at a time."""
-        before = self.partitions
-        self.partitions = dict(wanted)
+    def request(self, wanted: Mapping[Place, PartitionFetch], touched: Iterable[Place] | None = None) -> SessionRequest:
+        """Make the next request for `wanted`, in this order. One request is in flight at a time.
+
+        `touched` has all partitions that may differ from the last request; None: any may. O(touched) in a session.
+        """
+        known = self.partitions
         if self.epoch == FULL_EPOCH:
+            self.partitions = dict(wanted)
             return SessionRequest(self.session_id, FULL_EPOCH, tuple(wanted.items()))
-        changed = tuple((place, fetch) for place, fetch in wanted.items() if before.get(place) != fetch)
-        forgotten = tuple(place for place in before if place not in wanted)
-        return SessionRequest(self.session_id, self.epoch, changed, forgotten)
+        changed: list[tuple[Place, PartitionFetch]] = []
+        forgotten: list[Place] = []
+        for place in [*wanted, *known] if touched is None else touched:
+            fetch = wanted.get(place)
+            if fetch is None:
+                if known.pop(place, None) is not None:
+                    forgotten.append(place)
+            elif known.get(place) != fetch:
+                known[place] = fetch
+                changed.append((place, fetch))
+        return SessionRequest(self.session_id, self.epoch, tuple(changed), tuple(forgotten))
 
     def accepts(self, answer: SessionAnswer) -> bool:
         """Take the session's part of the answer to the last request; return False if its partitions must not be used."""

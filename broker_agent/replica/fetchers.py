@@ -16,6 +16,8 @@ rests while no partition is active. A fetcher without partitions ends.
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from heapq import heappop, heappush
 from typing import NamedTuple
 from zlib import crc32
 
@@ -67,16 +69,27 @@ class _Followed:
 
 
 class Fetcher:
-    """The partitions that one fetcher follows, in the order of its requests."""
+    """The partitions that one fetcher follows, in the order of its requests.
+
+    A request costs the partitions that have changed since the last one, and not all: the followers tell their changes.
+    """
 
     def __init__(self, config: FetcherConfig, rng: random.Random) -> None:
         self.session = FetchSession()
         self._config = config
         self._rng = rng
         self._followed: dict[Place, _Followed] = {}
+        self._wanted: dict[Place, PartitionFetch] = {}
+        """The partitions of the next request, as far as `_touched` does not say otherwise."""
+        self._touched: dict[Place, None] = {}
+        """The partitions that may have changed since `_wanted` was brought up to date."""
+        self._unsent: dict[Place, None] = {}
+        """The partitions that may differ from the last request."""
+        self._left_out: list[tuple[int, Place]] = []
+        """A heap of times and the partitions that are left out until then."""
         self._number = 0
-        self._asked: dict[Place, PartitionFetch] | None = None
-        """All partitions of the request in flight, also those that the session left unsaid; None without a request in flight."""
+        self._is_in_flight = False
+        """True while the request for `session.partitions` has no answer."""
         self._failures = 0
         self._not_before_ms = 0
 
@@ -89,78 +102,99 @@ class Fetcher:
     def add(self, place: Place, follower: PartitionFollower) -> None:
         """Follow a partition at once, also if it was left out until now."""
         self._followed[place] = _Followed(follower)
+        follower.changed = partial(self._touch, place)
+        self._touch(place)
 
     def remove(self, place: Place) -> None:
         """Follow a partition no more. An answer to a request in flight has no effect on it."""
         self._followed.pop(place, None)
+        self._touch(place)
 
-    def leave_out(self, place: Place, now_ms: int) -> None:
-        """Do not ask for a partition for a while, as after an error."""
+    def leave_out(self, place: Place, now_ms: int, pause_ms: int | None = None) -> None:
+        """Do not ask for a partition for a while: `pause_ms`, or as after an error."""
         followed = self._followed.get(place)
         if followed is not None:
-            followed.left_out_until_ms = now_ms + self._jittered(self._config.backoff_ms)
+            until_ms = now_ms + (self._jittered(self._config.backoff_ms) if pause_ms is None else pause_ms)
+            followed.left_out_until_ms = until_ms
+            heappush(self._left_out, (until_ms, place))
+            self._touch(place)
+
+    def _touch(self, place: Place) -> None:
+        self._touched[place] = None
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def next(self, now_ms: int) -> Request | Rest:
         """Return the next request, or how long to rest. After a `Request`, call `answered` or `failed`."""
-        if self._asked is not None:
+        if self._is_in_flight:
             return Rest(None)
         if now_ms < self._not_before_ms:
             return Rest(self._not_before_ms)
-        wanted: dict[Place, PartitionFetch] = {}
-        left_out_until_ms = []
-        for place, followed in self._followed.items():
-            if followed.left_out_until_ms > now_ms:
-                left_out_until_ms.append(followed.left_out_until_ms)
-            elif followed.follower.is_active:
-                wanted[place] = followed.follower.next_fetch()
-        if not wanted:
-            return Rest(min(left_out_until_ms, default=None))
+        self._update(now_ms)
+        if not self._wanted:
+            return Rest(self._left_out[0][0] if self._left_out else None)
         self._number += 1
-        self._asked = wanted
-        return Request(self._number, self.session.request(wanted))
+        self._is_in_flight = True
+        request = self.session.request(self._wanted, self._unsent)
+        self._unsent.clear()
+        return Request(self._number, request)
+
+    def _update(self, now_ms: int) -> None:
+        """Bring `_wanted` up to date. O(changes)."""
+        while self._left_out and self._left_out[0][0] <= now_ms:
+            self._touch(heappop(self._left_out)[1])
+        for place in self._touched:
+            followed = self._followed.get(place)
+            if followed is None or followed.left_out_until_ms > now_ms or not followed.follower.is_active:
+                self._wanted.pop(place, None)
+            else:
+                self._wanted[place] = followed.follower.next_fetch()
+            self._unsent[place] = None
+        self._touched.clear()
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def failed(self, number: int, now_ms: int) -> None:
         """Note that request `number` had no answer: all partitions of the fetcher wait."""
-        if self._take(number) is None:
-            return
-        self.session.begin_anew()
-        self._back_off(now_ms)
+        if self._take(number):
+            self.session.begin_anew()
+            self._back_off(now_ms)
 
     def answered(self, number: int, answer: SessionAnswer, now_ms: int) -> list[tuple[Place, FollowerEffect]]:
         """Take the answer to request `number`; return the effects of its partitions. A late answer has none."""
-        asked = self._take(number)
-        if asked is None:
+        if not self._take(number):
             return []
         if not self.session.accepts(answer):
             self._back_off(now_ms)
             return []
         self._failures = 0
+        asked = self.session.partitions
         effects: list[tuple[Place, FollowerEffect]] = []
         for place, each in answer.answers:
             if place in self._followed:
                 effects += [(place, effect) for effect in self._answered(place, asked[place], each, now_ms)]
         return effects
 
-    def _take(self, number: int) -> dict[Place, PartitionFetch] | None:
-        if number != self._number or self._asked is None:
-            return None
-        asked, self._asked = self._asked, None
-        return asked
+    def _take(self, number: int) -> bool:
+        if number != self._number or not self._is_in_flight:
+            return False
+        self._is_in_flight = False
+        return True
 
     def _answered(
         self, place: Place, asked: PartitionFetch, answer: PartitionAnswer, now_ms: int
     ) -> list[FollowerEffect]:
-        followed = self._followed[place]
-        progress, effects = followed.follower.answered(asked, answer)
+        progress, effects = self._followed[place].follower.answered(asked, answer)
         if progress is Progress.FAILED:
-            followed.left_out_until_ms = now_ms + self._jittered(self._config.backoff_ms)
+            self.leave_out(place, now_ms)
         if progress in (Progress.FAILED, Progress.DATA):
-            self._followed[place] = self._followed.pop(place)  # to the end
+            self._to_the_end(place)
         return effects
+
+    def _to_the_end(self, place: Place) -> None:
+        self._followed[place] = self._followed.pop(place)
+        if place in self._wanted:
+            self._wanted[place] = self._wanted.pop(place)
 
     def _back_off(self, now_ms: int) -> None:
         """Pause: half a second to a second after the first failure, doubled after each further one."""

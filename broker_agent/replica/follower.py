@@ -25,6 +25,7 @@ A batch that does not begin at the end of the log, a batch that the log refuses,
 caller decides how much stops: the partition, its log directory, or the broker.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
@@ -149,6 +150,10 @@ class StopReplica:
     reason: StopReason
 
 
+def _ignore() -> None:
+    """Nobody wants to know."""
+
+
 FollowerEffect: TypeAlias = (
     AppendBatches | TruncateLog | BeginAt | RaiseLogStart | FollowerHighWatermarkMoved | StopReplica
 )
@@ -178,6 +183,8 @@ class PartitionFollower:
         self.leader_high_watermark: Offset = 0
         """The high watermark of the last answer in this leader epoch."""
         self.stopped: StopReason | None = None
+        self.changed: Callable[[], None] = _ignore
+        """Called after each change that may change the next fetch. The fetcher sets it."""
         self.awaits_metadata = False
         """True if the leader has said that this leader epoch is over."""
         self._log_works = False
@@ -204,6 +211,7 @@ class PartitionFollower:
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
         self.leader_high_watermark = 0
         self.awaits_metadata = False
+        self.changed()
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -211,6 +219,11 @@ class PartitionFollower:
         """Take the answer to the request `asked`."""
         if not self._awaits(asked):
             return Progress.LATE, []
+        found = self._take(answer)
+        self.changed()
+        return found
+
+    def _take(self, answer: PartitionAnswer) -> tuple[Progress, FollowerEffects]:
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE and answer.begin_at is not None:
             return self._begin_at(answer.begin_at)
         if answer.error is not ErrorCode.NONE:
@@ -267,11 +280,13 @@ class PartitionFollower:
         """Note that the log has done its work: `shape` is its new shape, flushed to the end."""
         self.shape = shape
         self._log_works = shape.flushed_end != shape.end
+        self.changed()
         return self._advance()
 
     def log_failed(self, reason: StopReason) -> FollowerEffects:
         """Note an error of the log. The replica stops; a new `PartitionFollower` begins again."""
         self.stopped = reason
+        self.changed()
         return [StopReplica(reason)]
 
     def _advance(self) -> FollowerEffects:

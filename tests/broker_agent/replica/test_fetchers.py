@@ -6,7 +6,7 @@ import pytest
 
 from broker_agent.replica.fetch_sessions import SessionAnswer
 from broker_agent.replica.fetchers import Fetcher, FetcherConfig, FetcherKey, Fetchers, Request, Rest
-from broker_agent.replica.follower import AppendBatches, PartitionAnswer, PartitionFollower
+from broker_agent.replica.follower import AppendBatches, PartitionAnswer, PartitionFetch, PartitionFollower
 from broker_agent.session.isr_proposals import Place
 from metadata_log.format.errors import ErrorCode as E
 from tests.broker_agent.replica.logs import batch, run
@@ -166,3 +166,31 @@ def test_a_refused_session_costs_the_fetcher_a_pause(error: E) -> None:
     assert it.fetcher.answered(it.number, SessionAnswer(error), 0) == []
     assert isinstance(it.fetcher.next(0), Rest)
     assert it.ask(1_000) == [0, 1, 2]
+
+
+def test_a_request_in_a_session_costs_only_what_has_changed() -> None:
+    """A thousand idle partitions and one busy one: the next fetch of the busy one alone is computed again."""
+    asked: list[int] = []
+
+    class Counted(PartitionFollower):
+        def next_fetch(self) -> PartitionFetch:
+            asked.append(1)
+            return super().next_fetch()
+
+    it = Fetcher(CONFIG, random.Random(1))
+    followers = [Counted(1, 5, run(5, 5), 0) for _ in range(1_000)]
+    for number, each in enumerate(followers):
+        it.add((TOPIC, number), each)
+    first = it.next(0)
+    assert isinstance(first, Request)
+    answers = tuple((at, PartitionAnswer()) for at, _ in first.session.fetches)
+    it.answered(first.number, SessionAnswer(E.NONE, 77, answers), 0)
+    followers[7].log_changed(run(5, 5, 5))
+    it.next(0)  # the answers have told that each partition may have changed
+    it.answered(2, SessionAnswer(E.NONE, 77), 0)
+    asked.clear()
+    followers[7].log_changed(run(5, 5, 5, 5))
+    again = it.next(0)
+    assert isinstance(again, Request)
+    assert [at[1] for at, _ in again.session.fetches] == [7]
+    assert len(asked) == 1
