@@ -26,9 +26,10 @@ PYTEST_ARGS ?=
 JOBS ?= 2
 BENCH_ARGS ?=
 SCALE_ARGS ?=
+REPLICAS_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos powercut model bench scale agents restart image-spike clean
+.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos powercut model bench scale replicas agents restart image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -107,10 +108,14 @@ $(MODEL): constraints-model.txt scripts/make_venv.sh
 model: $(MODEL)  ## checks the TLA+ models of the protocol with TLC, all states within their bounds; needs a Java
 	@.venv-model/bin/python spec/check.py $(MODEL_ARGS)
 
-bench: $(VENV)  ## speed, side by side with etcd on this machine; then `make scale` and `make restart`
+bench: $(VENV)  ## speed, side by side with etcd on this machine; then `make scale`, `make restart` and `make replicas`
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 	@$(BIN)/python -m benchmarks.scale $(SCALE_ARGS)
 	@$(BIN)/python -m benchmarks.agent_restart $(RESTART_ARGS)
+	@$(BIN)/python -m benchmarks.replicas $(REPLICAS_ARGS)
+
+replicas: $(VENV)  ## replicated partitions, side by side with Apache Kafka; REPLICAS_ARGS="--rounds 1 --partitions 0"
+	@$(BIN)/python -m benchmarks.replicas $(REPLICAS_ARGS)
 
 scale: $(VENV)  ## the figures of a cluster with millions of partitions; SCALE_ARGS="--partitions 200000 --topics 2000"
 	@$(BIN)/python -m benchmarks.scale $(SCALE_ARGS)
