@@ -34,6 +34,7 @@ from service_kit.process.clock import RealClock
 from service_kit.process.endpoints import HostPort
 from service_kit.rpc.doors import Doors
 from service_kit.rpc.server import serving
+from service_kit.security.tls import TlsFiles
 from tests.broker_agent.data_plane.lines import Lines
 from tests.metadata_log.image.histories import broker as registration
 from tests.metadata_log.image.histories import newest_level
@@ -86,7 +87,7 @@ class Sources:
 class Hosted:
     """A broker, registered under epoch 1, and online. It is the data plane's agent, and the service's broker."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, doors: Doors) -> None:
         delta = MetadataDelta(newest_level())
         for broker_id in (ME, OTHER):
             delta.replay(registration(broker_id), 0)
@@ -117,8 +118,9 @@ class Hosted:
             log=self.lines,
         )
         producer_ids = ProducerIds(self._allocate, lambda: 1)
-        self.service = PartitionService(self, self.data_plane, producer_ids, Doors())  # type: ignore[arg-type]
+        self.service = PartitionService(self, self.data_plane, producer_ids, doors)  # type: ignore[arg-type]
         self.stub: Any = None
+        self.port = 0
 
     def may_serve(self) -> bool:
         return self.has_lease
@@ -158,9 +160,9 @@ class Hosted:
 
 
 @asynccontextmanager
-async def hosted(path: Path) -> AsyncIterator[Hosted]:
-    """Runs a broker inside of the block, with a client of it."""
-    broker = Hosted(path)
+async def hosted(path: Path, tls: TlsFiles | None = None, doors: Doors | None = None) -> AsyncIterator[Hosted]:
+    """Runs a broker inside of the block, with a client of it; over TLS without one."""
+    broker = Hosted(path, doors or Doors())
     broker.data_plane.start()
     running = asyncio.create_task(broker.data_plane.run())
 
@@ -169,9 +171,10 @@ async def hosted(path: Path) -> AsyncIterator[Hosted]:
 
     try:
         async with (
-            serving(HostPort("127.0.0.1", 0), add, grace_s=0.1) as port,
+            serving(HostPort("127.0.0.1", 0), add, tls=tls, grace_s=0.1) as port,
             grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
         ):
+            broker.port = port
             broker.stub = partition_pb2_grpc.PartitionServiceStub(channel)  # type: ignore[no-untyped-call]
             yield broker
     finally:
