@@ -22,7 +22,8 @@ from broker_agent.directory_reporter import AssignmentsAnswered, report
 from broker_agent.identity import BrokerIdentity
 from broker_agent.isr_proposer import ProposalsAnswered, lead
 from broker_agent.metadata_loader import Log, MetadataLoader
-from broker_agent.publishing.publishers import PublisherProblem, Publishers
+from broker_agent.problems import BrokerProblem
+from broker_agent.publishing.publishers import Publishers
 from broker_agent.session.isr_proposals import IsrProposal, IsrProposals
 from broker_agent.session.lifecycle import (
     AbandonFetch,
@@ -183,9 +184,10 @@ class AgentLoop:
         return self._loader.snapshots_loaded
 
     @property
-    def problems(self) -> tuple[PublisherProblem, ...]:
+    def problems(self) -> tuple[BrokerProblem, ...]:
         """What is wrong with this broker although it may serve."""
-        return self.publishers.problems
+        disk_full = self._loader.disk_full
+        return (*self.publishers.problems, *(() if disk_full is None else (disk_full,)))
 
     @property
     def lease_until_ms(self) -> int:
@@ -432,7 +434,7 @@ class AgentLoop:
     async def _close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._loader.stop_timer()
+        self._loader.stop_timers()
         await self._client.close()
         tasks = list(self._tasks)
         for task in tasks:

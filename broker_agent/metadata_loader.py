@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from broker_agent.cache import MetadataCache
 from broker_agent.client import SnapshotPiece, SnapshotUnavailable
+from broker_agent.problems import DISK_FULL, DiskFull
 from broker_agent.publishing.publishers import Publishers
 from broker_agent.session.lifecycle import (
     Applied,
@@ -35,7 +36,7 @@ from broker_agent.session.lifecycle import (
     StoreRecovered,
 )
 from broker_agent.store import BrokerStore, SnapshotJob, WrongHistory
-from metadata_log.disk.failures import FlushFailed
+from metadata_log.disk.failures import FlushFailed, is_full
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import OffsetAndEpoch, Uuid
 from metadata_log.format.records import Voters
@@ -105,7 +106,10 @@ class MetadataLoader:
         self._spawn = spawn
         self._flush_interval_ms = flush_interval_ms
         self._log = log
+        self.disk_full: DiskFull | None = None
+        """The problem while the disk has no room for the store; None otherwise."""
         self._flush_timer: asyncio.TimerHandle | None = None
+        self._room_timer: asyncio.TimerHandle | None = None
         self._store_thread = ThreadPoolExecutor(1, "store")
         self._snapshot_thread = ThreadPoolExecutor(1, "snapshot")
 
@@ -117,6 +121,7 @@ class MetadataLoader:
         if recovered.dropped is not None:
             self._tell_of_drop(recovered.dropped)
         await self._in_store(lambda: self._store.note_attempt(incarnation))
+        self._tell_of_room()
         self._log.info("store recovered", offset=recovered.position.offset, image=repr(recovered.image))
         self._learn(recovered.voters)
         self._publish(recovered.image, Changes.between(self._cache.current.image, recovered.image))
@@ -128,10 +133,16 @@ class MetadataLoader:
     async def note_registered(self, incarnation: Uuid) -> None:
         """Notes that earlier processes of this store are no longer registered."""
         await self._in_store(lambda: self._store.note_registered(incarnation))
+        self._tell_of_room()
 
     async def note_clean_shutdown(self, broker_epoch: int) -> None:
-        """Leaves the proof of a controlled shutdown for the next process."""
-        await self._in_store(lambda: self._store.note_clean_shutdown(broker_epoch))
+        """Leaves the proof of a controlled shutdown for the next process, if the disk has room for it."""
+        try:
+            await self._in_store(lambda: self._store.note_clean_shutdown(broker_epoch))
+        except OSError as e:
+            if not is_full(e):
+                raise
+            self._log.warning("no proof of the clean shutdown", reason=str(e))
 
     async def apply(self, effect: ApplyBatches) -> None:
         try:
@@ -159,9 +170,10 @@ class MetadataLoader:
         """Writes the pieces of a snapshot as they arrive, and loads the snapshot."""
         try:
             async for piece in pieces:
-                await self._in_store(partial(self._store.write_part, end, piece.position, piece.data))
+                await self._in_store(partial(self._write_part, end, piece))
             step = await self._in_store_for_long(lambda: self._install_in_store(end))
         except (SnapshotUnavailable, LogFormatError) as e:
+            self._tell_of_room()
             self._feed(SnapshotFailed(str(e)))
             return
         self.snapshots_loaded += 1
@@ -169,6 +181,16 @@ class MetadataLoader:
         self._settle(step)
         gc.freeze()
         self._spawn(self._check(step.image))
+
+    def _write_part(self, end: OffsetAndEpoch, piece: SnapshotPiece) -> None:
+        """Writes one piece on the store's thread. Raises SnapshotUnavailable: the disk has no room for it."""
+        try:
+            self._store.write_part(end, piece.position, piece.data)
+        except OSError as e:
+            if not is_full(e):
+                raise
+            self._store.snapshot_has_no_room(end, str(e))
+            raise SnapshotUnavailable(f"the disk is full: {e}") from e
 
     def _install_in_store(self, end: OffsetAndEpoch) -> _Step:
         """Loads a complete snapshot on the store's thread."""
@@ -221,6 +243,7 @@ class MetadataLoader:
 
     def _settle(self, step: _Step) -> None:
         """Publishes the result on the event loop: first to clients, then to the session."""
+        self._tell_of_room()
         self._learn(step.voters)
         self._publish(step.image, step.changes)
         if step.snapshot is not None:
@@ -251,6 +274,31 @@ class MetadataLoader:
         self._flush_timer = None
         self._spawn(self._in_store(self._store.flush))
 
+    # --- a full disk -------------------------------------------------------------------------------------------------
+
+    def _tell_of_room(self) -> None:
+        """Shows or ends the problem after work on the store. While the problem lasts, a timer looks for room."""
+        reason = self._store.why_full
+        if reason and self.disk_full is None:
+            self.disk_full = DiskFull(reason)
+            self._log.error("problem", code=DISK_FULL, text=self.disk_full.text)
+            self._announce()
+        elif not reason and self.disk_full is not None:
+            self.disk_full = None
+            self._log.info("problem solved", code=DISK_FULL)
+            self._announce()
+        if reason and self._room_timer is None:
+            loop = asyncio.get_running_loop()
+            self._room_timer = loop.call_later(self._flush_interval_ms / 1_000, self._look_for_room)
+
+    def _look_for_room(self) -> None:
+        async def look() -> None:
+            await self._in_store(self._store.look_for_room)
+            self._room_timer = None
+            self._tell_of_room()
+
+        self._spawn(look())
+
     async def _write_snapshot(self, job: SnapshotJob) -> None:
         loop = asyncio.get_running_loop()
         try:
@@ -258,6 +306,8 @@ class MetadataLoader:
                 await loop.run_in_executor(self._snapshot_thread, job.run)
         except OSError as e:
             self._log.warning("snapshot not written", snapshot=str(job.meta.end), reason=str(e))
+            if is_full(e):  # what there is of it would keep the room from the log
+                await self._in_store(lambda: self._store.drop_part(job.meta.end))
             return
         retired = await self._in_store(lambda: self._store.snapshot_written(job))
         self._log.info("snapshot written", snapshot=str(job.meta.end), retired=len(retired))
@@ -273,10 +323,11 @@ class MetadataLoader:
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
-    def stop_timer(self) -> None:
-        """Stops the timer of the next flush."""
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
+    def stop_timers(self) -> None:
+        """Stops the timers of the next flush and of the next look for room."""
+        for timer in (self._flush_timer, self._room_timer):
+            if timer is not None:
+                timer.cancel()
 
     async def close(self) -> None:
         """Waits for the work in progress, flushes the store, and ends the threads."""

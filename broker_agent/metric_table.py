@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 from broker_agent.agent import AgentLoop
+from broker_agent.problems import PROBLEM_CODES
 from service_kit.process.metrics import Kind, Metric, Metrics
 from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.daemon_metrics import DAEMON_ROWS
@@ -82,10 +83,19 @@ BROKER_METRICS: Final[tuple[Metric[BrokerReading], ...]] = (
         lambda of: max(0, of.agent.high_watermark - of.agent.cache.current.offset),
     ),
     _Row(
+        "problem",
+        Kind.GAUGE,
+        "1 while the broker has this problem, although it may serve, else 0.",
+        lambda of: {(code,): any(each.code == code for each in of.agent.problems) for code in PROBLEM_CODES},
+        ("code",),
+    ),
+    _Row(
         "publisher_failing",
         Kind.GAUGE,
         "1 while a subscriber in the embedding process has not taken the newest metadata because it failed, else 0.",
-        lambda of: dict.fromkeys(of.agent.publishers.failures, 0) | {(each.name,): 1 for each in of.agent.problems},
+        lambda of: (
+            dict.fromkeys(of.agent.publishers.failures, 0) | {(each.name,): 1 for each in of.agent.publishers.problems}
+        ),
         ("publisher",),
     ),
     _Row(

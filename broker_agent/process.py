@@ -37,6 +37,7 @@ from broker_agent.identity import BrokerIdentity
 from broker_agent.metadata_loader import Log
 from broker_agent.metadata_pages import Turns
 from broker_agent.metric_table import add_metrics
+from broker_agent.own_disk.process_notes import forget_incarnations
 from broker_agent.publishing import assignment_hook, data_plane_service
 from broker_agent.publishing.assignment_feed import AssignmentFeed
 from broker_agent.publishing.assignment_hook import AssignmentHook
@@ -44,7 +45,7 @@ from broker_agent.session.lifecycle import BrokerState, Exit
 from broker_agent.session.replica_directories import DirectoryLimits
 from broker_agent.session.session import Session
 from broker_agent.session.session_config import SessionConfig
-from broker_agent.store import BrokerStore, forget_incarnations
+from broker_agent.store import BrokerStore
 from broker_agent.wire import ClusterMetadata, describe
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, check_identity, read_identity
@@ -364,7 +365,7 @@ async def _tell(agent: AgentLoop, health: Health) -> None:
         # Both services need the metadata: as long as the broker may serve, both are healthy.
         await health.set(QUORUM, problem)
         await health.set(ADMIN, problem)
-        health.remark({f"publisher {each.name}": each.text for each in agent.problems})
+        health.remark({each.subject: each.text for each in agent.problems})
         status = f"{agent.state.name.lower()}: {agent.reason}"
         if status != told:
             told = status

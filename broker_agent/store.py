@@ -7,6 +7,8 @@ copy, and three rules follow:
 broker fetches the lost tail again. The tail was committed, so the controllers deliver the same batches, and the chain of hashes
 proves it. So the store fsyncs in groups, apart from applying.
 
+*A full disk stops nothing.* New batches wait in memory for room (`own_disk.broker_log`), and so do the notes about this process.
+
 *Broken means dropped.* The store repairs nothing: not damage on disk, nor a log that does not reach its snapshot, nor a history
 that differs from the controllers'. The store is emptied, the log has one line with the reason, and everything is fetched anew.
 
@@ -25,8 +27,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from broker_agent.own_disk.broker_log import BrokerLog
+from broker_agent.own_disk.process_notes import ProcessNotes, read_incarnations
 from broker_agent.session.lifecycle import EMPTY_POSITION, Position
-from metadata_log.disk.failures import FileTooLarge, is_unreadable
+from metadata_log.disk.failures import is_unreadable
 from metadata_log.disk.files import Directory
 from metadata_log.disk.identity import read_identity, write_identity
 from metadata_log.format.batch import Batch, decode_all
@@ -44,12 +48,8 @@ from snapshots.reader import unreadable_is_damaged
 from snapshots.store import SnapshotStore
 
 METADATA_DIRECTORY: Final = "@metadata"
-INCARNATIONS_NAME: Final = "incarnations"
-CLEAN_SHUTDOWN_NAME: Final = "clean-shutdown"
-_CLEAN_SHUTDOWN_BYTES_MAX: Final = 20
-INCARNATIONS_MAX: Final = 8
-"""How many processes that died before they were registered are remembered; the oldest are forgotten first."""
-_UUID_BYTES: Final = 16
+ROOM_BYTES: Final = 4 << 20
+"""How many bytes must be free before a disk that was full has room again."""
 _REPLAY_BYTES: Final = 8 << 20
 _LOG_CONFIG: Final = LogConfig(archive=False)
 """A broker keeps no archive: the controllers do."""
@@ -84,27 +84,6 @@ class Recovered(NamedTuple):
     """The epoch of the last process, if that process ended with a controlled shutdown."""
 
 
-def read_incarnations(directory: Directory) -> tuple[Uuid, ...]:
-    """The processes of a broker's directory that may be registered, the newest first; none if the file cannot be read."""
-    try:
-        data = directory.read(INCARNATIONS_NAME, INCARNATIONS_MAX * _UUID_BYTES)
-    except (FileNotFoundError, FileTooLarge):  # too large: no store wrote that
-        return ()
-    except OSError as e:
-        if not is_unreadable(e):
-            raise
-        return ()  # without its predecessor's name the broker waits until the predecessor's session ends
-    whole = len(data) - len(data) % _UUID_BYTES
-    return tuple(data[at : at + _UUID_BYTES] for at in range(0, whole, _UUID_BYTES))
-
-
-def forget_incarnations(directory: Directory) -> None:
-    """Lets the next process register without a predecessor: it waits until the session of the last process is over."""
-    if directory.exists(INCARNATIONS_NAME):
-        directory.remove(INCARNATIONS_NAME)
-        directory.flush()
-
-
 class BrokerStore:
     """One broker's log, snapshots and image. Call `recover` first."""
 
@@ -112,11 +91,16 @@ class BrokerStore:
         self._directory = directory
         self._metadata = directory.subdirectory(METADATA_DIRECTORY)
         self._snapshots = SnapshotStore(self._metadata)
-        self._log: Log | None = None
+        self._log: BrokerLog | None = None
         self._replay = Replay()
         self._base_voters: Voters | None = None
         """The voter set at the log's start, from the snapshot there; None without a snapshot."""
         self._due: SnapshotJob | None = None
+        self._notes = ProcessNotes(directory)
+        self._why_no_snapshot = ""
+        """The disk's error at the last download, until there is room."""
+        self._room_bytes = ROOM_BYTES
+        """How many bytes must be free now. A download needs more than those which it has had."""
 
     # --- contents ----------------------------------------------------------------------------------------------------
 
@@ -127,20 +111,20 @@ class BrokerStore:
     @property
     def position(self) -> Position:
         """The position to fetch from. It has the image's digest if the image is at this position."""
-        shape = self._open_log.shape
-        if shape.end == 0:
+        log = self._open_log
+        if log.end == 0:
             return EMPTY_POSITION
         image = self._replay.image
-        digest = image.digest_bytes if image.offset == shape.end else b""
-        return Position(shape.end, shape.last_epoch, shape.chain, digest)
+        digest = image.digest_bytes if image.offset == log.end else b""
+        return Position(log.end, log.last_epoch, log.chain, digest)
 
     @property
     def voters(self) -> Voters | None:
         """The newest voter set in the log; None if the log has none yet."""
-        return self._quorum_at(self._open_log.shape.end)[0]
+        return self._quorum_at(self._open_log.end)[0]
 
     @property
-    def _open_log(self) -> Log:
+    def _open_log(self) -> BrokerLog:
         assert self._log is not None, "recover comes first"
         return self._log
 
@@ -161,7 +145,7 @@ class BrokerStore:
                 raise
             dropped = str(e)
             self.reset()
-        clean_broker_epoch = self._take_clean_shutdown()
+        clean_broker_epoch = self._notes.take_clean_shutdown()
         return Recovered(
             self.position, self.image, read_incarnations(self._directory), self.voters, dropped, clean_broker_epoch
         )
@@ -170,7 +154,7 @@ class BrokerStore:
         self._snapshots.discard_parts()
         meta = self._load_newest()
         log = Log.open(self._metadata, config=_LOG_CONFIG)
-        self._log = log
+        self._log = BrokerLog(log)
         if meta is not None and meta.end.offset > log.shape.end:
             # The process was killed after the download's last rename and before the log's reset.
             log.reset_to(meta.end, meta.chain, meta.timestamp_ms)
@@ -206,7 +190,7 @@ class BrokerStore:
     def reset(self) -> None:
         """Deletes everything. A crash in between leaves a store with contradictions, which is dropped again at the start."""
         if self._log is not None:
-            self._log.close()
+            self._log.disk.close()
             self._log = None
         self._snapshots.discard_parts()
         for name in self._metadata.names():
@@ -216,7 +200,7 @@ class BrokerStore:
         self._replay = Replay()
         self._base_voters = None
         self._due = None
-        self._log = Log.open(self._metadata, config=_LOG_CONFIG)
+        self._log = BrokerLog(Log.open(self._metadata, config=_LOG_CONFIG))
 
     def join_generation(self, generation: int) -> None:
         """Deletes everything and notes in `meta.properties` that this broker belongs to `generation`. If the process is killed in
@@ -241,12 +225,12 @@ class BrokerStore:
         batches = tuple(decode_all(data))
         self._replay.learn(skip for skip in map(decode_record, skips) if isinstance(skip, SkippedBatch))
         log = self._open_log
-        if log.shape.end == 0 and previous_chain != log.shape.chain:
+        if log.end == 0 and previous_chain != log.chain:
             log.reset_to(OffsetAndEpoch(0, 0), previous_chain)
-        elif previous_chain != log.shape.chain:
-            ours, theirs = log.shape.chain.hex()[:16], previous_chain.hex()[:16]
-            raise WrongHistory(f"at offset {log.shape.end} the chain is {ours} here and {theirs} at the controllers")
-        log.append_batches(batches)
+        elif previous_chain != log.chain:
+            ours, theirs = log.chain.hex()[:16], previous_chain.hex()[:16]
+            raise WrongHistory(f"at offset {log.end} the chain is {ours} here and {theirs} at the controllers")
+        log.append(batches)
         return self._follow(batches)
 
     def _follow(self, batches: tuple[Batch, ...]) -> ReplayResult:
@@ -259,8 +243,8 @@ class BrokerStore:
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
     def _job_at(self, end: OffsetAndEpoch, image: MetadataImage) -> SnapshotJob | None:
-        log = self._open_log
-        chain = log.chain_at(end.offset)
+        log = self._open_log.disk
+        chain = log.chain_at(end.offset)  # None above the part on disk, too: a full disk has no room for a snapshot
         voters, kraft_version = self._quorum_at(end.offset)
         if chain is None or voters is None or any(info.end == end for info in self._snapshots.list()):
             return None
@@ -291,7 +275,7 @@ class BrokerStore:
 
     def snapshot_written(self, job: SnapshotJob) -> list[str]:
         """Deletes the log and the snapshots before the snapshot of `job`; returns the names of the deleted files."""
-        log = self._open_log
+        log = self._open_log.disk
         end = job.meta.end
         if log.shape.start == end:
             return []  # a download has installed the same snapshot meanwhile
@@ -304,6 +288,17 @@ class BrokerStore:
         self._base_voters = job.meta.voters
         retired = log.drop_prefix(end)
         return [*retired, *self._drop_snapshots(but=end)]
+
+    def snapshot_has_no_room(self, end: OffsetAndEpoch, reason: str) -> None:
+        """Deletes what there is of a download that did not fit on the disk, and remembers why."""
+        self._room_bytes = ROOM_BYTES + self._snapshots.part_bytes(end)
+        self._why_no_snapshot = reason
+        self.drop_part(end)
+
+    def drop_part(self, end: OffsetAndEpoch) -> None:
+        """Deletes what there is of a snapshot that did not fit on the disk: a download, or a snapshot of its own."""
+        self._snapshots.drop_part(end.offset)
+        self._snapshots.drop_unfinished(end)
 
     def write_part(self, end: OffsetAndEpoch, position: int, data: bytes) -> None:
         """Writes one piece of a download; position 0 starts the download anew."""
@@ -335,50 +330,50 @@ class BrokerStore:
     # --- durability --------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Makes the log durable. Raises FlushFailed: the process has to end."""
-        self._open_log.flush()
+        """Makes the log on disk durable. Raises FlushFailed: the process has to end."""
+        self._open_log.disk.flush()
 
     def close(self) -> None:
-        """Flushes and closes the log."""
+        """Flushes and closes the log. The end that had no room on the disk is lost, and fetched again."""
         if self._log is not None:
-            self._log.flush()
-            self._log.close()
+            self._log.write_tail()
+            self._log.disk.flush()
+            self._log.disk.close()
             self._log = None
 
-    # --- incarnations ------------------------------------------------------------------------------------------------
+    # --- a full disk -------------------------------------------------------------------------------------------------
+
+    @property
+    def why_full(self) -> str:
+        """The disk's error while something waits for room; empty if nothing does."""
+        return self._notes.why_full or self._why_no_snapshot or ("" if self._log is None else self._log.why_full)
+
+    def look_for_room(self) -> None:
+        """Writes what waits for room, if there is room for more besides: else the next batch would find the disk full again.
+
+        Raises:
+            OSError: the disk is broken.
+        """
+        if self._directory.free_bytes() >= self._room_bytes and self._open_log.write_tail():
+            self._notes.write()
+            self._why_no_snapshot, self._room_bytes = "", ROOM_BYTES
+
+    # --- notes about processes ---------------------------------------------------------------------------------------
 
     def note_attempt(self, incarnation: Uuid) -> None:
         """Notes this process before it registers, because the process may be registered and then die before it could note
         that."""
-        known = read_incarnations(self._directory)
-        if incarnation not in known:
-            self._write_incarnations([incarnation, *known][:INCARNATIONS_MAX])
+        self._notes.note_attempt(incarnation)
 
     def note_registered(self, incarnation: Uuid) -> None:
         """Notes that this process is registered, so that earlier processes are superseded."""
-        self._write_incarnations([incarnation])
-
-    def _write_incarnations(self, incarnations: Iterable[Uuid]) -> None:
-        self._directory.write_atomic(INCARNATIONS_NAME, b"".join(incarnations))
-
-    # --- clean shutdowns ---------------------------------------------------------------------------------------------
+        self._notes.note_registered(incarnation)
 
     def note_clean_shutdown(self, broker_epoch: int) -> None:
-        """Leaves the proof that the process with this epoch ended with a controlled shutdown (Kafka's `.kafka_cleanshutdown`)."""
-        self._directory.write_atomic(CLEAN_SHUTDOWN_NAME, str(broker_epoch).encode())
+        """Leaves the proof that the process with this epoch ended with a controlled shutdown (Kafka's `.kafka_cleanshutdown`).
 
-    def _take_clean_shutdown(self) -> int | None:
-        """Returns the epoch of the proof, if there is one, and deletes the proof: this process may crash at any time."""
-        try:
-            data = self._directory.read(CLEAN_SHUTDOWN_NAME, _CLEAN_SHUTDOWN_BYTES_MAX)
-        except FileNotFoundError:
-            return None
-        except FileTooLarge:  # no store wrote that
-            data = b""
-        except OSError as e:
-            if not is_unreadable(e):
-                raise
-            data = b""
-        self._directory.remove(CLEAN_SHUTDOWN_NAME)
-        self._directory.flush()
-        return int(data) if data.isdigit() else None
+        Raises:
+            OSError, FlushFailed: the disk has failed, or has no room for the proof: the next process counts as one that was
+                killed.
+        """
+        self._notes.note_clean_shutdown(broker_epoch)

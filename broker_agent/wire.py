@@ -25,7 +25,7 @@ from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 from broker_agent.cache import MetadataCache, MetadataView
 from broker_agent.cluster_pages import after_broker, configs_steps, first_resource, status_steps
 from broker_agent.metadata_pages import CURSOR_NAME_CHARS_MAX, Page, Turns, cursor_name
-from broker_agent.publishing.publishers import PublisherProblem
+from broker_agent.problems import BrokerProblem
 from broker_agent.session.lifecycle import BrokerState
 from broker_agent.topic_order import TopicOrder
 from metadata_log.format.ids import NodeId, Offset, Uuid
@@ -36,7 +36,6 @@ MAX_WAIT_MS = 60_000
 """Maximum time that a request waits for an offset, whatever the client asks for."""
 NAMES_MAX = 10_000
 """Maximum number of topics in one request."""
-PUBLISHER_FAILED: Final = "publisher_failed"
 """The code of a publisher's problem."""
 _UUID_BYTES: Final = 16
 _UNKNOWN_TOKEN: Final = (
@@ -82,7 +81,7 @@ class ServingBroker(Protocol):
     def lease_lapsed(self) -> bool: ...
 
     @property
-    def problems(self) -> Sequence[PublisherProblem]: ...
+    def problems(self) -> Sequence[BrokerProblem]: ...
 
     def may_serve(self) -> bool:
         """Tells whether clients may be answered at this moment."""
@@ -223,7 +222,7 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
             high_watermark=broker.high_watermark,
             digest=image.digest_bytes,
             reason=_reason(broker),
-            problems=[client_pb2.BrokerProblem(code=PUBLISHER_FAILED, text=each.text) for each in broker.problems],
+            problems=[client_pb2.BrokerProblem(code=each.code, text=each.text) for each in broker.problems],
         )
 
 

@@ -33,7 +33,7 @@ from broker_agent.death.process_note import (
     read_note,
     this_boot,
 )
-from broker_agent.store import read_incarnations
+from broker_agent.own_disk.process_notes import read_incarnations
 from metadata_log.disk.files import LOCK_NAME, RealDirectory
 from metadata_log.disk.identity import read_identity
 from metadata_log.format.errors import LogFormatError

@@ -36,10 +36,11 @@ from broker_agent.embedding.errors import AgentEnded, NotAnswered, NotRegistered
 from broker_agent.embedding.isr_requests import IsrGranted, IsrRequests, refused
 from broker_agent.embedding.standard_log import StandardLog
 from broker_agent.metadata_loader import Log
+from broker_agent.problems import BrokerProblem
 from broker_agent.process import run_broker
 from broker_agent.publishing.assignment_feed import NAME, AssignmentFeed, AssignmentStream
 from broker_agent.publishing.assignments import Lead, ResumePoint, TopicIdPartition
-from broker_agent.publishing.publishers import PublisherProblem, Subscriber
+from broker_agent.publishing.publishers import Subscriber
 from broker_agent.session.isr_proposals import IsrMember, IsrProposal
 from broker_agent.session.lifecycle import BrokerState, Exit
 from metadata_log.format.errors import ErrorCode
@@ -247,8 +248,8 @@ class Agent:
         return self._the_loop.identity.endpoints
 
     @property
-    def problems(self) -> tuple[PublisherProblem, ...]:
-        """The subscribers that have failed to take the newest metadata."""
+    def problems(self) -> tuple[BrokerProblem, ...]:
+        """The problems that the broker has although it may serve: subscribers that have failed, and a full disk."""
         return self._the_loop.problems
 
     async def online(self) -> None:

@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
+from broker_agent.problems import PUBLISHER_FAILED
 from metadata_log.image.changes import Changes
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 
@@ -73,6 +74,14 @@ class PublisherProblem(NamedTuple):
     reason: str
     failures: int
     """How many times in a row the subscriber has failed."""
+
+    @property
+    def code(self) -> str:
+        return PUBLISHER_FAILED
+
+    @property
+    def subject(self) -> str:
+        return f"publisher {self.name}"
 
     @property
     def text(self) -> str:

@@ -17,13 +17,14 @@ from quorum_rpc.v1 import client_pb2, client_pb2_grpc, common_pb2
 from broker_agent.agent import AgentLoop, AgentTimes
 from broker_agent.client import DOWNLOAD_SIZES, ControllerClient, DownloadSizes
 from broker_agent.identity import BrokerIdentity
+from broker_agent.own_disk.process_notes import CLEAN_SHUTDOWN_NAME
 from broker_agent.publishing.publishers import ImageUpdate
 from broker_agent.session.lifecycle import BrokerState, Exit
 from broker_agent.session.session import Session
 from broker_agent.session.session_config import SessionConfig
-from broker_agent.store import CLEAN_SHUTDOWN_NAME, BrokerStore
+from broker_agent.store import BrokerStore
 from broker_agent.wire import ClusterMetadata
-from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.files import Directory, RealDirectory
 from metadata_log.disk.identity import Identity, read_identity, write_identity
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.partition_state import ISR
@@ -79,12 +80,13 @@ class Process:
         seed: int = 1,
         data_plane: str = EXTERNAL_DATA_PLANE,
         download: DownloadSizes = DOWNLOAD_SIZES,
+        disk: Directory | None = None,
     ) -> None:
         self.log = Quiet(pulse)
         self.dialer = Dialer()
         self.incarnation = bytes([seed]) * 16
         identity = BrokerIdentity(CLUSTER_ID, 4, self.incarnation, (Endpoint("PLAINTEXT", "b4", 9092),), (), None, ())
-        directory = RealDirectory(path)
+        directory = RealDirectory(path) if disk is None else disk
         formatted = read_identity(directory) or Identity(CLUSTER_ID, 4, b"4" * 16, 1, "broker")
         write_identity(directory, formatted)
         identity = replace(identity, generation=formatted.generation, data_plane=data_plane)

@@ -24,7 +24,9 @@ def agent() -> Any:
         cache=SimpleNamespace(current=SimpleNamespace(offset=40, features=lambda: {"metadata.version": 2})),
         high_watermark=47,
         problems=(PublisherProblem("b", "KeyError: 1", 2),),
-        publishers=SimpleNamespace(failures={("a",): 0, ("b",): 3}),
+        publishers=SimpleNamespace(
+            failures={("a",): 0, ("b",): 3}, problems=(PublisherProblem("b", "KeyError: 1", 2),)
+        ),
     )
 
 
@@ -44,6 +46,7 @@ def test_the_page_shows_every_row_and_nothing_else() -> None:
     assert (
         '\nmetaquorum_publisher_failing{publisher="a"} 0.0\nmetaquorum_publisher_failing{publisher="b"} 1.0\n' in text
     )
+    assert '\nmetaquorum_problem{code="disk_full"} 0.0\nmetaquorum_problem{code="publisher_failed"} 1.0\n' in text
     assert '\nmetaquorum_publisher_failures_total{publisher="b"} 3.0\n' in text
     assert '\nmetaquorum_feature_level{feature="metadata.version"} 2.0\n' in text
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from broker_agent.own_disk.process_notes import CLEAN_SHUTDOWN_NAME
 from broker_agent.session.lifecycle import EMPTY_POSITION
-from broker_agent.store import CLEAN_SHUTDOWN_NAME, BrokerStore, WrongHistory
+from broker_agent.store import BrokerStore, WrongHistory
 from metadata_log.disk.files import RealDirectory
 from metadata_log.format.codec import encode_record
 from metadata_log.format.errors import LogFormatError

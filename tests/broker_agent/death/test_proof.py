@@ -22,7 +22,8 @@ from broker_agent.death.process_note import (
     write_note,
 )
 from broker_agent.death.proof import DeathCertificate, NoProof, StillServing, filesystem_of, is_served, prove_death
-from broker_agent.store import BrokerStore, forget_incarnations, read_incarnations
+from broker_agent.own_disk.process_notes import forget_incarnations, read_incarnations
+from broker_agent.store import BrokerStore
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, write_identity
 from tests.sim.world.disk import MemoryDirectory

@@ -22,9 +22,9 @@ from broker_agent.embedding.errors import (
     NotRunning,
     ProposalRefused,
 )
+from broker_agent.own_disk.process_notes import CLEAN_SHUTDOWN_NAME
 from broker_agent.publishing.assignments import Delete, Follow, Lead, ResumePoint, Stop, TopicIdPartition, WholeSet
 from broker_agent.session.lifecycle import BrokerState
-from broker_agent.store import CLEAN_SHUTDOWN_NAME
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, write_identity
 from metadata_log.format.errors import ErrorCode
@@ -159,7 +159,7 @@ async def test_a_hook_is_run_with_the_assignments(controller: FakeController, ma
         await controller.pulse.until(lambda: len(log.said("publisher failed")) == 1)
         assert [json.loads(line)["assignment"] for line in seen.read_text().splitlines()] == ["whole_set", "lead"]
         (problem,) = agent.problems
-        assert problem.name == "assignment hook" and "hook ended with 9" in problem.reason
+        assert problem.subject == "publisher assignment hook" and "hook ended with 9" in problem.text
 
 
 async def test_an_isr_is_proposed_by_its_leader(controller: FakeController, make: Make) -> None:

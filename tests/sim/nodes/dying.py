@@ -12,7 +12,7 @@ reports seconds later, reports twice, or repeats a report about older processes.
 import random
 from typing import TYPE_CHECKING
 
-from broker_agent.store import forget_incarnations, read_incarnations
+from broker_agent.own_disk.process_notes import forget_incarnations, read_incarnations
 from metadata_log.format.ids import Offset, Uuid
 from quorum.controller.protocol.commands import ReportDeath, ReportDeathReply
 from quorum.runtime.protocol.requests import MetadataFetch
