@@ -52,6 +52,18 @@ from clients.metadata.updates import MetadataRequestPlan, MetadataUpdate, TopicU
 from clients.metadata.waiting import Waited, WaitOnMetadata
 from clients.metadata_calls import BrokerDescription, ClusterDescription, OwnConfigs
 from clients.metadata_client import MetadataClient
+from clients.producer.config import ProducerConfig
+from clients.producer.errors import (
+    BufferExhausted,
+    MayHaveBeenWritten,
+    NotWritten,
+    ProducerClosed,
+    RecordTooLarge,
+    SendError,
+    TopicNotKnown,
+)
+from clients.producer.record_metadata import RecordMetadata
+from clients.producer_client import Producer
 from clients.submit_stream import SubmitStream
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -103,6 +115,7 @@ __all__ = [
     "BrokerConfig",
     "BrokerDescription",
     "BrokerState",
+    "BufferExhausted",
     "CannotStart",
     "ClientConfig",
     "ClientMetadata",
@@ -129,6 +142,7 @@ __all__ = [
     "Lead",
     "LeaseStatus",
     "LogTruncated",
+    "MayHaveBeenWritten",
     "MayHaveHappened",
     "MetadataClient",
     "MetadataError",
@@ -142,6 +156,7 @@ __all__ = [
     "NotRegistered",
     "NotRunning",
     "NotThere",
+    "NotWritten",
     "OffsetOutOfRange",
     "OwnConfigs",
     "PartitionMissing",
@@ -149,15 +164,22 @@ __all__ = [
     "PartitionView",
     "PositionStore",
     "PositionsUnusable",
+    "Producer",
+    "ProducerClosed",
+    "ProducerConfig",
     "ProposalInFlight",
     "ProposalRefused",
     "PublisherProblem",
+    "RecordMetadata",
+    "RecordTooLarge",
     "ResumePoint",
+    "SendError",
     "Stop",
     "StoredPosition",
     "SubmitStream",
     "TlsFiles",
     "TopicIdPartition",
+    "TopicNotKnown",
     "TopicPartition",
     "TopicUpdate",
     "Unanswered",

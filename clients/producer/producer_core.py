@@ -56,6 +56,8 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, NodeId
 
 NO_PRODUCER_ID: Final = -1
+TURN_PARTITIONS_MAX: Final = 500
+"""Maximum number of partitions that one `step` looks at: the owner's other work goes on between two steps."""
 _BROKER_TIMEOUT_MAX_MS: Final = 600_000
 _UNREACHED: Final = (FailureKind.NOT_CONNECTED, FailureKind.DISCONNECTED, FailureKind.TIMED_OUT)
 
@@ -162,7 +164,7 @@ class ProducerCore:
         if self.producer_id is None and self.records.used_bytes:
             effects += self._ask_for_id(now_ms)
         ready: dict[NodeId, dict[PartitionQueue, None]] = {}
-        for queue in self._schedule.due(now_ms):
+        for queue in self._schedule.due(now_ms, TURN_PARTITIONS_MAX):
             effects += self._expire(queue, now_ms)
             node_id = self._node_to_send_to(queue, now_ms)
             if node_id is not None:

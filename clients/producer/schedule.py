@@ -32,16 +32,20 @@ class Schedule:
             self._count += 1
             heapq.heappush(self._heap, (at_ms, self._count, queue))
 
-    def due(self, now_ms: int) -> list[PartitionQueue]:
-        """Returns the partitions to look at now, and takes them out."""
+    def due(self, now_ms: int, at_most: int) -> list[PartitionQueue]:
+        """Returns the first partitions to look at now, and takes them out. The others are due in the next turn."""
         while self._heap and self._heap[0][0] <= now_ms:
             at_ms, _, queue = heapq.heappop(self._heap)
             if self._times.get(queue) == at_ms:
                 del self._times[queue]
                 self._now[queue] = None
         found = list(self._now)
-        self._now.clear()
-        return found
+        if len(found) <= at_most:
+            self._now.clear()
+            return found
+        for queue in found[:at_most]:
+            del self._now[queue]
+        return found[:at_most]
 
     def next_ms(self, now_ms: int) -> int | None:
         """The time of the next turn; `now_ms` if there is something to look at already."""
