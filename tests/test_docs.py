@@ -79,6 +79,9 @@ RULES = {
     "docs/client-metadata.md": 80,
     "docs/brokers.md": 40,
     "docs/consumer.md": 30,
+    "docs/producer.md": 40,
+    "docs/partition-logs.md": 14,
+    "docs/partition-replicas.md": 30,
 }
 """The pages with tables of rules, and the least number of rows of each."""
 
@@ -88,7 +91,7 @@ def test_each_rule_has_a_test_or_a_reason(name: str) -> None:
     tables = re.findall(r"^\| rule \|.*\n\|.*\n((?:\|.*\n)+)", (ROOT / name).read_text() + "\n", re.MULTILINE)
     rules = [row for table in tables for row in table.splitlines()]
     assert len(rules) >= RULES[name], name
-    assert [row for row in rules if "`tests/" not in row and "does not apply: " not in row] == []
+    assert [row for row in rules if not re.search(r"`tests/|`test_\w+\.py::|does not apply: ", row)] == []
 
 
 def test_every_law_that_the_code_or_a_page_names_is_explained() -> None:
