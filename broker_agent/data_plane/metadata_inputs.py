@@ -11,9 +11,10 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, Protocol
 
-from broker_agent.data_plane.topic_configs import TopicConfigs
+from broker_agent.data_plane.topic_configs import TopicConfigs, of_broker
 from broker_agent.partitions.effects import Effects
 from broker_agent.partitions.replica_manager import ReplicaManager
+from broker_agent.partitions.throttle import UNLIMITED
 from broker_agent.publishing.assignment_feed import AssignmentFeed
 from broker_agent.publishing.assignments import ResumePoint, WholeSet
 from broker_agent.publishing.publishers import ImageUpdate
@@ -24,6 +25,10 @@ ASSIGNMENTS_SLICE: Final = 50
 """How many assignments are carried out in one turn."""
 TOPICS_SLICE: Final = 200
 """How many topics are configured in one turn."""
+
+
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 
 
 class RegisteredBroker(Protocol):
@@ -56,12 +61,14 @@ class MetadataInputs:
         self._carry_out = carry_out
         self._now_ms = now_ms
         self._configs = TopicConfigs()
+        self._rates = (UNLIMITED, UNLIMITED)
         self._registered_as: int | None = None
 
     async def take(self, update: ImageUpdate) -> None:
         """Takes brokers and configs of an image. A subscriber of `Publishers`."""
         if update.changes.brokers:
             self._carry_out(self._manager.brokers_changed(_candidates(update.after), self._now_ms()))
+        self._throttle(update.after)
         for topic_id in update.changes.deleted_topics:
             self._configs.forget(topic_id)
             self._manager.topic_forgotten(topic_id)
@@ -74,6 +81,14 @@ class MetadataInputs:
         config = self._configs.news_of(image, topic_id, self._broker.broker_id)
         if config is not None:
             self._carry_out(self._manager.topic_configured(topic_id, config, self._now_ms()))
+
+    def _throttle(self, image: MetadataImage) -> None:
+        """Takes the rates of throttled replication (KIP-73), which an operator sets for a reassignment."""
+        values = of_broker(image, self._broker.broker_id)
+        rates = (int(values.get(LEADER_RATE, UNLIMITED)), int(values.get(FOLLOWER_RATE, UNLIMITED)))
+        if rates != self._rates:
+            self._rates = rates
+            self._carry_out(self._manager.throttle(*rates, self._now_ms()))
 
     async def follow_assignments(self) -> None:
         """Carries out the assignments of the broker, until it has left."""

@@ -8,6 +8,7 @@
 from collections.abc import Iterator, Mapping
 
 from broker_agent.partitions.manager_config import TopicConfig
+from broker_agent.partitions.throttle import ThrottledReplicas
 from broker_agent.publishing.publishers import ImageUpdate
 from broker_agent.replica.partition_log_config import PartitionLogConfig
 from metadata_log.format.ids import NodeId, Uuid
@@ -15,6 +16,8 @@ from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from metadata_log.image.metadata_image import MetadataImage
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+LEADER_THROTTLED = "leader.replication.throttled.replicas"
+FOLLOWER_THROTTLED = "follower.replication.throttled.replicas"
 
 
 class TopicConfigs:
@@ -30,16 +33,21 @@ class TopicConfigs:
         if topic is None:
             return None
         own = image.config(TOPIC_RESOURCE, topic.name)
-        config = self._config(own, _of_broker(image, broker_id))
+        config = self._config(own, of_broker(image, broker_id), broker_id)
         if self._told.get(topic_id) == config:
             return None
         self._told[topic_id] = config
         return config
 
-    def _config(self, topic: Mapping[str, str], broker: Mapping[str, str]) -> TopicConfig:
+    def _config(self, topic: Mapping[str, str], broker: Mapping[str, str], broker_id: NodeId) -> TopicConfig:
         log = PartitionLogConfig.of_topic(topic, broker)
         min_isr = int(topic.get(MIN_INSYNC_REPLICAS, broker.get(MIN_INSYNC_REPLICAS, "1")))
-        return TopicConfig(log._replace(producer_id_expiration_ms=self._producer_id_expiration_ms), min_isr)
+        return TopicConfig(
+            log._replace(producer_id_expiration_ms=self._producer_id_expiration_ms),
+            min_isr,
+            ThrottledReplicas.of(topic.get(LEADER_THROTTLED, ""), broker_id),
+            ThrottledReplicas.of(topic.get(FOLLOWER_THROTTLED, ""), broker_id),
+        )
 
     def forget(self, topic_id: Uuid) -> None:
         """Forgets a topic that was deleted."""
@@ -57,6 +65,6 @@ class TopicConfigs:
                 yield topic.topic_id
 
 
-def _of_broker(image: MetadataImage, broker_id: NodeId) -> Mapping[str, str]:
+def of_broker(image: MetadataImage, broker_id: NodeId) -> Mapping[str, str]:
     """The values that are set for this broker, and for all brokers."""
     return {**image.config(BROKER_RESOURCE, ""), **image.config(BROKER_RESOURCE, str(broker_id))}

@@ -111,6 +111,31 @@ class Following:
                 self._working.setdefault(sent.key, {})[replica] = None
             replica.work.append(effect)
         self._hold_until_ms[sent.key] = now_ms + HOLD_MS
+        self._throttle(answer, now_ms)
+
+    def _throttle(self, answer: SessionAnswer, now_ms: int) -> None:
+        """Count the bytes of throttled replicas, which are left out of the requests while their quota is used up."""
+        quota = self._hosting.follower_quota
+        for place, each in answer.answers:
+            if each.batches and place in self._hosting.replicas and self._is_throttled(self._hosting.replicas[place]):
+                quota.used(sum(len(batch.data) for batch in each.batches), now_ms)
+        self.hold_throttled(now_ms)
+
+    def hold_throttled(self, now_ms: int) -> None:
+        """Leave the throttled replicas out while the quota is used up."""
+        pause_ms = self._hosting.follower_quota.wait_ms(now_ms)
+        if pause_ms:
+            for replica, key in self._key_of.items():
+                fetcher = self._fetchers.fetcher(key)
+                if fetcher is not None and self._is_throttled(replica):
+                    fetcher.leave_out(replica.place, now_ms, pause_ms)
+
+    def _is_throttled(self, replica: HostedReplica) -> bool:
+        """True for a replica outside of the ISR whose copy an operator has throttled (KIP-73)."""
+        place, known = replica.place, replica.assignment
+        if known is None or self._hosting.me in known.isr:
+            return False
+        return self._hosting.topic(place.topic_id).follower_throttled.has(place.partition)
 
     def failed(self, sent: SendFetch, now_ms: int) -> None:
         """Note that a request had no answer."""

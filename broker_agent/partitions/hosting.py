@@ -15,6 +15,7 @@ from broker_agent.partitions.effects import Effect, Effects
 from broker_agent.partitions.hosted_directory import HostedDirectory
 from broker_agent.partitions.hosted_replica import HostedReplica
 from broker_agent.partitions.manager_config import DEFAULT_TOPIC, ManagerConfig, TopicConfig
+from broker_agent.partitions.throttle import Quota
 from broker_agent.replica.log_directory import ReplicaPlace
 from broker_agent.session.isr_proposals import Place
 from metadata_log.format.ids import NodeId, Uuid
@@ -33,6 +34,8 @@ class Hosting:
         self.replicas: dict[Place, HostedReplica] = {}
         self.directories: dict[Uuid, HostedDirectory] = {}
         """Without the directories that failed at the start; a directory stays if it fails later."""
+        self.leader_quota = Quota()
+        self.follower_quota = Quota()
         self.effects: Effects = []
 
     def emit(self, effect: Effect) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from broker_agent.partitions.throttle import NOTHING_THROTTLED, ThrottledReplicas
 from broker_agent.replica.fetchers import FetcherConfig
 from broker_agent.replica.partition_log_config import PartitionLogConfig
 from broker_agent.replica.session_cache import SessionLimits
@@ -35,6 +36,10 @@ class TopicConfig(NamedTuple):
 
     log: PartitionLogConfig = PartitionLogConfig()
     min_insync_replicas: int = 1
+    leader_throttled: ThrottledReplicas = NOTHING_THROTTLED
+    """The replicas that this broker sends at a limited rate (`leader.replication.throttled.replicas`)."""
+    follower_throttled: ThrottledReplicas = NOTHING_THROTTLED
+    """The replicas that this broker fetches at a limited rate (`follower.replication.throttled.replicas`)."""
 
 
 DEFAULT_TOPIC: Final = TopicConfig()

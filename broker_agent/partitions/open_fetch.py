@@ -51,6 +51,8 @@ class OpenFetch:
     """The bytes of records in `answers`."""
     was_looked_at: bool = False
     """True once all partitions that the request names were looked at."""
+    later: dict[Place, None] = field(default_factory=dict)
+    """The throttled partitions, which the next request looks at again."""
     is_woken: bool = True
     """True if a `Wake` was sent, or is not needed because the next `poll` comes anyway."""
     is_done: bool = False

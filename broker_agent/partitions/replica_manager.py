@@ -138,6 +138,12 @@ class ReplicaManager:
         """Forget the configuration of a topic that does not exist any more."""
         self._hosting.topics.pop(topic_id, None)
 
+    def throttle(self, leader_bytes_per_s: int, follower_bytes_per_s: int, now_ms: int) -> Effects:
+        """Take the rates of throttled replication (KIP-73): `throttle.UNLIMITED` at first. `TopicConfig` names the replicas."""
+        self._hosting.leader_quota.limit(leader_bytes_per_s, now_ms)
+        self._hosting.follower_quota.limit(follower_bytes_per_s, now_ms)
+        return self._done(now_ms)
+
     def brokers_changed(self, candidates: Mapping[NodeId, int], now_ms: int) -> Effects:
         """Take the brokers that may be in an ISR, with their broker epochs: registered, unfenced, not in controlled shutdown.
 

@@ -107,6 +107,7 @@ class Serving:
             self._due.set(fetch, fetch.deadline_ms)
             return None
         self._end(fetch)
+        fetch.watcher.todo.update(fetch.later)
         for place, answer in fetch.answers.items():
             if answer.batches or answer.diverged is not None or answer.error is not ErrorCode.NONE:
                 # The fetcher may drop the answer, and then ask for the same place again without a word in its request.
@@ -174,6 +175,10 @@ class Serving:
         until = leader.high_watermark if fetch.source is None else leader.shape.end
         if asked.offset >= until:
             return news, False
+        is_throttled = self._is_throttled(fetch, replica)
+        if is_throttled and self._hosting.leader_quota.wait_ms(now_ms):
+            fetch.later[place] = None
+            return news, False
         room = min(fetch.max_bytes - fetch.size_bytes, max(1, asked.max_bytes))
         if room <= 0:
             return news, True
@@ -185,7 +190,16 @@ class Serving:
             self._failures.failed(replica, e)
             return PartitionAnswer(ErrorCode.STORAGE_ERROR), False
         self._hosting.directory_of(replica).logs.used(replica.log)
+        if is_throttled:
+            self._hosting.leader_quota.used(_size(batches), now_ms)
         return news._replace(batches=batches), False
+
+    def _is_throttled(self, fetch: OpenFetch, replica: HostedReplica) -> bool:
+        """True for a follower outside of the ISR whose copy an operator has throttled (KIP-73)."""
+        leader, place = replica.leader, replica.place
+        if fetch.source is None or leader is None or fetch.source.broker_id in leader.isr.committed:
+            return False
+        return self._hosting.topic(place.topic_id).leader_throttled.has(place.partition)
 
     def _judge(self, fetch: OpenFetch, replica: HostedReplica, asked: PartitionFetch, now_ms: int) -> Verdict:
         leader = replica.leader
