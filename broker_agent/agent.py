@@ -91,6 +91,8 @@ class AgentLoop:
         self.leases_lapsed = 0
         self.flush_data: Callable[[], Awaitable[None]] | None = None
         """Makes the data of this broker's replicas durable, at the end of a controlled shutdown. An embedding process sets it."""
+        self.data_problems: Callable[[], Iterable[BrokerProblem]] = tuple
+        """The problems of the data plane in this process."""
         self.leaves_proof = True
         """False if the data may lack records although the shutdown was controlled: then the store keeps no proof of it."""
         self._session = session
@@ -187,7 +189,8 @@ class AgentLoop:
     def problems(self) -> tuple[BrokerProblem, ...]:
         """What is wrong with this broker although it may serve."""
         disk_full = self._loader.disk_full
-        return (*self.publishers.problems, *(() if disk_full is None else (disk_full,)))
+        own = () if disk_full is None else (disk_full,)
+        return (*self.publishers.problems, *own, *self.data_problems())
 
     @property
     def lease_until_ms(self) -> int:

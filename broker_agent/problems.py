@@ -4,7 +4,10 @@ from typing import Final, NamedTuple, Protocol
 
 DISK_FULL: Final = "disk_full"
 PUBLISHER_FAILED: Final = "publisher_failed"
-PROBLEM_CODES: Final = (DISK_FULL, PUBLISHER_FAILED)
+REPLICA_FAILED: Final = "replica_failed"
+DIRECTORY_FAILED: Final = "log_directory_failed"
+STRAY_LOGS: Final = "stray_logs"
+PROBLEM_CODES: Final = (DISK_FULL, PUBLISHER_FAILED, REPLICA_FAILED, DIRECTORY_FAILED, STRAY_LOGS)
 """The codes of all problems. A code never changes."""
 
 

@@ -76,6 +76,7 @@ async def hosting_partitions(
             agent.publishers.subscribe(NAME, feed.take)
             agent.accompany(data_plane.run)
             agent.flush_data = data_plane.stop
+            agent.data_problems = data_plane.problems.all
             data_plane.start()
             producer_ids = ProducerIds(partial(_allocate, agent), lambda: agent.generation)
             yield PartitionService(agent, data_plane, producer_ids, doors)

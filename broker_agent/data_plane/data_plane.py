@@ -27,6 +27,7 @@ from broker_agent.data_plane.isr_sender import IsrSender
 from broker_agent.data_plane.metadata_inputs import MetadataInputs
 from broker_agent.data_plane.offset_messages import EpochQuestion, OffsetQuestion
 from broker_agent.data_plane.own_fetches import OwnFetches, SourceBrokers
+from broker_agent.data_plane.problems import DataProblems
 from broker_agent.data_plane.tallies import DataPlaneTallies, bytes_of, keep_counting
 from broker_agent.metadata_loader import Log
 from broker_agent.partitions.effects import (
@@ -125,6 +126,7 @@ class DataPlane:
         self._isr_sender = isr_sender(self._proposal_answered)
         self._workers = DiskWorkers(self._disk_ended, wall_ms, threads_per_directory)
         self.tallies = DataPlaneTallies()
+        self.problems = DataProblems()
         self.inputs = MetadataInputs(broker, manager, feed, self._carry_out, now_ms)
         """`inputs.take` is a subscriber of `Publishers`."""
         self._own_fetches = OwnFetches(
@@ -309,15 +311,18 @@ class DataPlane:
             case AssignDirectory():
                 raise AssertionError("assignments are told together")
             case ReplicaFailed(place, reason):
+                self.problems.replica_failed(effect)
                 self._log.error("replica failed", replica=place.name, reason=reason, means="it serves no more")
             case DirectoryFailed(directory, reason):
+                self.problems.directory_failed(effect)
                 self._log.error("log directory failed", directory=uuid_text(directory), reason=reason)
                 self._broker.directory_failed(directory)
             case BrokerFailed(reason):
                 self._log.error("all log directories failed", reason=reason)
             case StrayLogs(logs):
-                names = ", ".join(place.name for _, place in logs[:5])
-                self._log.warning("stray logs", logs=len(logs), first=names, todo="look, and delete them by hand")
+                self.problems.stray_logs(effect)
+                if logs:
+                    self._log.warning("stray logs", logs=len(logs), first=logs[0][1].name)
             case Stopped():
                 self._has_stopped.set()
             case _:

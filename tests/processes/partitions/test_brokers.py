@@ -1,6 +1,7 @@
 """Real brokers with records: written to leaders, read back from them, and kept through the deaths and stops of brokers."""
 
 import asyncio
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,8 +16,9 @@ from metadata_log.format.batch import decode_all
 from metadata_log.format.data_batch import DataRecord, decode_data, pack_records
 from metadata_log.format.errors import ErrorCode
 from quorum.devcluster.cluster import DevCluster
+from quorum.devcluster.process import exit_code
 from service_kit.rpc.refusals import Refusal
-from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, Cluster, until
+from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, Cluster, said, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -214,6 +216,26 @@ async def test_a_clean_restart_returns_to_isrs_and_leaderships(tmp_path: Path) -
         await orders.full_isrs()
         await orders.cluster.client.elect_leaders({"orders": range(PARTITIONS)})
         await until(lambda: _leads(orders, before))
+        await orders.assert_nothing_lost()
+
+
+async def test_a_broker_whose_last_log_directory_is_gone_ends(tmp_path: Path) -> None:
+    """With exit code 1 and the reason; the others lead, and have every acknowledged record."""
+    async with store(tmp_path) as orders:
+        for partition in range(PARTITIONS):
+            await orders.write(partition, b"first")
+        victim = (await orders.leaders())[0]
+        node = orders.cluster.brokers[victim]
+        pid = orders.cluster.dev.pid(node.name)
+        assert pid is not None
+        shutil.rmtree(node.log_directory)
+        for partition in range(PARTITIONS):
+            await orders.write(partition, b"second")
+        await orders.cluster.dev.wait_until_gone(node.name, 15)
+
+        assert exit_code(pid) == 1
+        (reason,) = [line["reason"] for line in said(node) if line["event"] == "gave up"]
+        assert "log director" in reason
         await orders.assert_nothing_lost()
 
 
