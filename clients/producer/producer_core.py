@@ -191,7 +191,7 @@ class ProducerCore:
         deadline_ms = queue.deadline_ms
         if deadline_ms is None:
             return None
-        self._schedule.look_at_ms(queue, deadline_ms)
+        self._schedule.watch(queue, deadline_ms)
         leader = self._meet_leader(queue)
         if self.producer_id is None:
             return None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from broker_agent.replica.producers import PartitionRefused, ProducerStates
 from clients.metadata.cluster import Cluster, ClusterNode, PartitionView, TopicPartition
-from clients.partition_values import AppendBatch, Appended, CurrentLeader
+from clients.partition_values import AppendBatch, Appended, CurrentLeader, TopicIdPartition
 from metadata_log.format.data_batch import ProducerStamp, unpack_records
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Uuid
@@ -106,6 +106,7 @@ class FakeCluster:
     def __init__(self, topics: Iterable[tuple[str, int]], *, is_complete: bool = True) -> None:
         self.is_complete = is_complete
         self.logs: dict[TopicPartition, FakeLog] = {}
+        self._by_place: dict[TopicIdPartition, FakeLog] = {}
         self.old_logs: list[FakeLog] = []
         """The logs of deleted topics."""
         self._ids = 0
@@ -121,18 +122,22 @@ class FakeCluster:
             old = self.logs.pop(key, None)
             if old is not None:
                 self.old_logs.append(old)
+                del self._by_place[TopicIdPartition(old.topic_id, number)]
             leader_id = BROKERS[number % len(BROKERS)]
-            self.logs[key] = FakeLog(key, topic_id, leader_id, is_complete=self.is_complete)
+            log = FakeLog(key, topic_id, leader_id, is_complete=self.is_complete)
+            self.logs[key] = self._by_place[TopicIdPartition(topic_id, number)] = log
 
     def all_logs(self) -> list[FakeLog]:
         return [*self.old_logs, *self.logs.values()]
 
     def append(self, broker_id: NodeId, batch: AppendBatch, *, commits: bool = True) -> Appended:
         place = batch.place
-        for log in self.logs.values():
-            if (log.topic_id, log.key.partition) == place:
-                return log.append(broker_id, batch, commits=commits)
-        return Appended(place, ErrorCode.UNKNOWN_TOPIC_ID)
+        log = self._by_place.get(place)
+        return (
+            Appended(place, ErrorCode.UNKNOWN_TOPIC_ID)
+            if log is None
+            else log.append(broker_id, batch, commits=commits)
+        )
 
     def view(self) -> Cluster:
         """The cluster as fresh metadata show it."""

@@ -32,6 +32,8 @@ from tests.clients.consumer.program import FakeClock, settle
 from tests.clients.producer.driving import AWAY, LATE, LOST
 from tests.clients.producer.leaders import FakeCluster
 
+HIDDEN = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
 
 class Clock(FakeClock):
     def wall_ms(self) -> int:
@@ -44,6 +46,7 @@ class FakeMetadata:
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
         self.asked: list[tuple[str, ...]] = []
+        self.hidden = False
 
     async def fetch(
         self, node: ClusterNode, plan: MetadataRequestPlan, page_came: Callable[[], None]
@@ -53,7 +56,7 @@ class FakeMetadata:
         topics = [
             TopicUpdate(name, view.topic_ids.get(name), views)
             if (views := view.partitions_by_topic.get(name))
-            else TopicUpdate(name, None, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else TopicUpdate(name, None, error=HIDDEN if self.hidden else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             for name in plan.topics
         ]
         return MetadataUpdate("fake", tuple(view.nodes.values()), tuple(topics), 1)
@@ -352,6 +355,29 @@ async def test_a_buffer_that_stays_full_is_an_error_after_what_is_left_of_max_bl
         assert isinstance(error, BufferExhausted) and "max_block_ms=3000" in error.message
         world.calls.gate.set()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_caller_that_no_longer_waits_for_room_does_not_hold_the_next_one() -> None:
+    world = World()
+    async with world.producer(buffer_memory=2_000, batch_size=100) as producer:
+        await world.end(producer.send("orders", b"first"))
+        world.calls.gate.clear()
+        tasks = [asyncio.create_task(producer.enqueue("orders", bytes([number]) * 90)) for number in range(12)]
+        await settle()
+        first, *others = [each for each in tasks if not each.done()]
+        first.cancel()
+        await settle()
+        world.calls.gate.set()
+        await world.clock.run(100)
+        assert first.cancelled() and len([await (await each) for each in others]) == len(others) > 1
+
+
+async def test_a_topic_that_the_client_may_not_see_is_an_error_at_once() -> None:
+    world = World()
+    world.metadata.hidden = True
+    async with world.producer() as producer:
+        error = await world.fails(producer.send("secret", b"one"), 200)
+        assert isinstance(error, TopicNotKnown) and error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def test_each_minute_of_use_keeps_the_topic_of_interest() -> None:

@@ -86,6 +86,32 @@ def test_a_full_buffer_ends_the_lingering() -> None:
     assert driver.core.records.has_room(100) and driver.core.records.used_bytes == 0
 
 
+def test_the_schedule_does_not_grow_with_the_batches_that_were_sent() -> None:
+    """A batch is delivered long before its deadline, so no deadline of a delivered batch may stay in memory."""
+    driver = Driver(ProducerConfig(linger_ms=5), partitions=3)
+    for number in range(300):
+        driver.send(str(number), partition=number % 3)
+        driver.run(5)
+        driver.pass_all()
+    assert len(driver.delivered) == 300 and len(driver.core._schedule) <= 6
+
+
+def test_a_turn_looks_at_a_bounded_number_of_partitions() -> None:
+    driver = Driver(ProducerConfig(linger_ms=5), partitions=1_200)
+    for number in range(1_200):
+        driver.core.enqueue(
+            TopicPartition("orders", number), pack_record(DataRecord(0, None, b"v")), 0, str(number), driver.now_ms
+        )
+    driver.core.flush()
+    driver.step()
+    sent = [len(request.request.batches) for request in driver.sent]
+    assert sum(sent) <= 1_000, "two turns: the id came between them"
+    driver.step()
+    driver.step()
+    driver.pass_all()
+    assert len(driver.delivered) == 1_200
+
+
 # --- stamps ----------------------------------------------------------------------------------------------------------
 
 
