@@ -29,7 +29,7 @@ SCALE_ARGS ?=
 REPLICAS_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos powercut model bench scale replicas agents restart image-spike clean
+.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos powercut model bench scale replicas agents restart deaths kills image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -108,10 +108,11 @@ $(MODEL): constraints-model.txt scripts/make_venv.sh
 model: $(MODEL)  ## checks the TLA+ models of the protocol with TLC, all states within their bounds; needs a Java
 	@.venv-model/bin/python spec/check.py $(MODEL_ARGS)
 
-bench: $(VENV)  ## speed, side by side with etcd on this machine; then `make scale`, `make restart` and `make replicas`
+bench: $(VENV)  ## speed, side by side with etcd on this machine; then `make scale`, `restart`, `deaths` and `replicas`
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 	@$(BIN)/python -m benchmarks.scale $(SCALE_ARGS)
 	@$(BIN)/python -m benchmarks.agent_restart $(RESTART_ARGS)
+	@$(BIN)/python -m benchmarks.broker_death $(DEATH_ARGS)
 	@$(BIN)/python -m benchmarks.replicas $(REPLICAS_ARGS)
 
 replicas: $(VENV)  ## replicated partitions, side by side with Apache Kafka; REPLICAS_ARGS="--rounds 1 --partitions 0"
@@ -125,6 +126,12 @@ agents: $(VENV)  ## the figures of a controller with 1,000 brokers; AGENTS_ARGS=
 
 restart: $(VENV)  ## a broker with 1,000,000 partitions starts from its disk; RESTART_ARGS="--partitions 200000 --restarts 3"
 	@$(BIN)/python -m benchmarks.agent_restart $(RESTART_ARGS)
+
+kills: $(VENV)  ## kill -9 of a broker's agent at KILLS=50 random moments; SEED= for the same moments again
+	@KILLS=$(or $(KILLS),50) $(BIN)/pytest -s -q tests/processes/agents/test_kills.py
+
+deaths: $(VENV)  ## kill -9 of a broker that leads 1,000 partitions, until every broker knows the new leaders; DEATH_ARGS="--trials 5"
+	@$(BIN)/python -m benchmarks.broker_death $(DEATH_ARGS)
 
 image-spike: $(VENV)  ## memory and time of an image of PARTITIONS=2000000
 	@$(BIN)/python benchmarks/image_spike.py --partitions $(PARTITIONS)

@@ -39,9 +39,9 @@ class OurCluster:
     With `daemons`, some brokers are real ones, with the ids 101, 102 ...; the sessions have ids from FIRST_SESSION_ID on.
     """
 
-    def __init__(self, directory: Path, brokers: int = 3, *, daemons: int = 0) -> None:
+    def __init__(self, directory: Path, brokers: int = 3, *, daemons: int = 0, data_plane: str = "external") -> None:
         self._cluster = DevCluster.create(
-            directory, controllers=3, brokers=daemons, broker_settings={"broker.data.plane": "external"}
+            directory, controllers=3, brokers=daemons, broker_settings={"broker.data.plane": data_plane}
         )
         self._metrics = _metrics_listeners(self._cluster)
         self._targets = [node.endpoint for node in self._cluster.layout.controllers]
