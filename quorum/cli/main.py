@@ -14,6 +14,7 @@ from quorum.cli.version import print_version
 _COMMANDS = {
     "brokers": "quorum.cli.commands.brokers.brokers:brokers",
     "cluster": "quorum.cli.commands.cluster:cluster",
+    "consume": "quorum.cli.commands.records.consume:consume",
     "configs": "quorum.cli.commands.configs:configs",
     "dev": "quorum.cli.commands.dev:dev",
     "features": "quorum.cli.commands.features:features",
@@ -21,6 +22,7 @@ _COMMANDS = {
     "leaders": "quorum.cli.commands.leaders:leaders",
     "log": "quorum.cli.commands.log.log:log",
     "partitions": "quorum.cli.commands.partitions.partitions:partitions",
+    "produce": "quorum.cli.commands.records.produce:produce",
     "quorum": "quorum.cli.commands.quorum.quorum:quorum",
     "snapshot": "quorum.cli.commands.snapshot:snapshot",
     "storage": "quorum.cli.commands.storage:storage",

@@ -169,7 +169,7 @@ def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]], *, waits:
     from service_kit.rpc.dial import Dialer
     from service_kit.security.tls import TlsUnusable
 
-    endpoints, tls = options.endpoints, _tls(options)
+    endpoints, tls = options.endpoints, tls_files(options)
     timeout_s = DEFAULT_TIMEOUT_S if waits else options.request_timeout_s
 
     async def run() -> T:
@@ -211,7 +211,8 @@ def _whose(view: admin_pb2.LocalView) -> str:
     return f"this is what controller {view.node_id} has applied; {heard}"
 
 
-def _tls(options: Options) -> TlsFiles | None:
+def tls_files(options: Options) -> TlsFiles | None:
+    """Returns the files of --cacert, --cert and --key; None: no TLS."""
     from service_kit.security.tls import TlsFiles
 
     if options.cacert is None and options.cert is None and options.key is None:

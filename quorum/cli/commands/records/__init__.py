@@ -1,0 +1,1 @@
+"""`quorumctl produce` and `quorumctl consume`: records of clients, from and to a terminal."""

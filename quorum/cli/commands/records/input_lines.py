@@ -1,0 +1,72 @@
+"""The lines of standard input, read on a thread, because a read of a terminal cannot be cancelled.
+
+1. A program prints a line every second into the pipe. Each line is there as soon as it was printed, and not after 64 KiB.
+2. A file of 10 GB is the input. At most `CHUNKS_MAX` chunks wait in memory.
+3. The user types Ctrl-C while the thread reads. The thread is a daemon: the process ends without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import BinaryIO, Final
+
+from quorum.cli.errors import CliError
+
+CHUNK_BYTES: Final = 64 << 10
+CHUNKS_MAX: Final = 8
+LINE_BYTES_MAX: Final = 1 << 20
+"""Maximum length of a line: no record is larger."""
+
+
+async def input_lines(stream: BinaryIO) -> AsyncIterator[list[bytes]]:
+    """Yields the lines of each chunk, without their ends. The last line may lack its end.
+
+    Raises:
+        CliError: a line is longer than any record.
+        OSError: the input cannot be read.
+    """
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+    room = threading.Semaphore(CHUNKS_MAX)
+
+    def put(item: bytes | OSError) -> None:
+        try:
+            loop.call_soon_threadsafe(queue.put_nowait, item)
+        except RuntimeError:
+            return  # the loop is closed: nobody wants the rest
+
+    def read() -> None:
+        while True:
+            room.acquire()
+            try:
+                chunk = stream.read1(CHUNK_BYTES)  # type: ignore[attr-defined]
+            except OSError as e:
+                put(e)
+                return
+            put(chunk)
+            if not chunk:
+                return
+
+    threading.Thread(target=read, name="standard input", daemon=True).start()
+    rest, count = b"", 0
+    while True:
+        chunk = await queue.get()
+        room.release()
+        if isinstance(chunk, OSError):
+            raise chunk
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        if not chunk and rest:
+            lines, rest = [rest], b""
+        for each in (*lines, rest):
+            if len(each) > LINE_BYTES_MAX:
+                raise CliError(
+                    f"line {count + 1} or a line soon after it has more than {LINE_BYTES_MAX} bytes, so it is no record"
+                )
+        count += len(lines)
+        if lines:
+            yield lines
+        if not chunk:
+            return
