@@ -29,7 +29,7 @@ SCALE_ARGS ?=
 REPLICAS_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos powercut model bench scale replicas agents restart deaths kills image-spike clean
+.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos chaos-data powercut powercut-data model bench scale replicas agents restart deaths kills image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -97,8 +97,14 @@ fuzz: $(VENV)  ## bad bytes for every reader of bytes: make fuzz INPUTS=1000000
 chaos: $(VENV)  ## real daemons under faults, judged by their clients' histories: make chaos MINUTES=10
 	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
+chaos-data: $(VENV)  ## brokers with records under faults, with producers and consumers: make chaos-data MINUTES=10
+	@$(BIN)/python -m tests.chaos.data --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
 powercut: $(VENV)  ## cuts the power of controllers' disks under writes: make powercut ROUNDS=50, as root
 	@$(BIN)/python -m tests.chaos.powercut --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
+powercut-data: $(VENV)  ## cuts the power of brokers' disks under appends: make powercut-data ROUNDS=50, as root
+	@$(BIN)/python -m tests.chaos.data.powercut --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 $(MODEL): constraints-model.txt scripts/make_venv.sh
 	@scripts/make_venv.sh .venv-model

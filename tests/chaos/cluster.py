@@ -69,9 +69,11 @@ class Ended(NamedTuple):
 class Daemon:
     """One node's process, started again and again."""
 
-    def __init__(self, node: DevNode, directory: Path, mutant: str) -> None:
+    def __init__(self, node: DevNode, directory: Path, mutant: str, *, has_orders: bool = True) -> None:
+        """`has_orders`: the process takes orders for faults of its disk and clock."""
         self.node = node
         self._mutant = mutant
+        self.has_orders = has_orders
         self.control = directory / f"{node.name}.orders"
         self.wanted = False
         """It is to run; `supervise` sees to it."""
@@ -87,9 +89,9 @@ class Daemon:
         """It was told to, in a disk call. Whom nobody has told the kernel has killed, as it does when memory runs out."""
 
     def start(self, environment: Mapping[str, str]) -> None:
-        module = "broker_agent" if self.node.role == "broker" else "tests.chaos.launch"
-        control = [] if self.node.role == "broker" else [str(self.control), self._mutant]
-        command = [sys.executable, "-m", module, *control, "--config", str(self.node.config_path)]
+        launch = ["tests.chaos.launch", self.node.role, str(self.control), self._mutant]
+        module = launch if self.has_orders else ["broker_agent"]
+        command = [sys.executable, "-m", *module, "--config", str(self.node.config_path)]
         with self.node.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, env=environment
@@ -153,10 +155,13 @@ def first_voters(layout: Layout) -> Voters:
 class ChaosCluster:
     """See the file's head."""
 
-    def __init__(self, layout: Layout, network: Network, mutant: str) -> None:
+    def __init__(self, layout: Layout, network: Network, mutant: str, *, has_data: bool = False) -> None:
         self.layout = layout
         self.network = network
-        self.daemons = {node.name: Daemon(node, layout.directory, mutant) for node in layout.nodes}
+        self.daemons = {
+            node.name: Daemon(node, layout.directory, mutant, has_orders=has_data or node.role == "controller")
+            for node in layout.nodes
+        }
         self.findings: list[Ended] = []
         self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "proto")])}
 
@@ -168,18 +173,20 @@ class ChaosCluster:
         *,
         brokers: int = BROKERS,
         settings: Mapping[str, str] | None = None,
+        broker_settings: Mapping[str, str] | None = None,
         mutant: str = NO_MUTANT,
     ) -> "ChaosCluster":
         """Formats three controllers and some brokers. `mutant`: a bug of the simulator's that is put into the controllers."""
+        of_brokers = {**BROKER_SETTINGS, **(broker_settings or {})}
         directory.mkdir(parents=True, exist_ok=True)
-        of_roles = {"controller": {**CONTROLLER_SETTINGS, **(settings or {})}, "broker": dict(BROKER_SETTINGS)}
+        of_roles = {"controller": {**CONTROLLER_SETTINGS, **(settings or {})}, "broker": of_brokers}
         layout = dev_layout.plan(directory, 3, brokers)._replace(settings=of_roles)
         dev_layout.write(layout)
         network = Network({node.node_id: node.port for node in layout.controllers}, dice)
         for node in layout.controllers:
             with node.config_path.open("a") as config:
                 config.write(f"controller.quorum.voters: {network.views(node.node_id)}\n")
-        return cls(layout, network, mutant)
+        return cls(layout, network, mutant, has_data=of_brokers.get(dev_layout.DATA_PLANE) == dev_layout.PARTITIONS)
 
     @property
     def controllers(self) -> list[Daemon]:

@@ -52,7 +52,8 @@ class Faults:
                 case "disk_full":
                     self._full_directory = Path(order["directory"])
                     ballast = _size(self._full_directory / BALLAST_NAME)
-                    self._full_bytes = _used_bytes(self._full_directory) - ballast + BALLAST_BYTES
+                    room = int(order.get("room", BALLAST_BYTES))
+                    self._full_bytes = _used_bytes(self._full_directory) - ballast + room
                     self._full_until_s = time.monotonic() + float(order["seconds"])
                 case "slow_fsync":
                     self._slow_until_s = time.monotonic() + float(order["seconds"])

@@ -1,4 +1,6 @@
-"""`python -m tests.chaos.launch SOCKET MUTANT --config FILE ...`: production's `quorumd`, on a faulty disk and clock.
+"""`python -m tests.chaos.launch ROLE SOCKET MUTANT --config FILE ...`: production's daemon, on a faulty disk and clock.
+
+ROLE is `controller` for `quorumd`, or `broker` for `brokerd`.
 
 MUTANT is one of the simulator's seeded bugs, by name, or `-`: then the code is as it is.
 
@@ -13,7 +15,8 @@ import threading
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from quorum.__main__ import main
+from broker_agent.__main__ import main as brokerd
+from quorum.__main__ import main as quorumd
 from service_kit.process.clock import RealClock
 from tests.chaos.disk_faults import Faults, put_in
 
@@ -66,10 +69,10 @@ def order(path: Path, **fault: object) -> bool:
 
 
 if __name__ == "__main__":
-    socket_path, mutant = sys.argv[1:3]
+    role, socket_path, mutant = sys.argv[1:4]
     all_faults = Faults()
     step_wall_clock(all_faults)
     put_in(all_faults)
     listen(Path(socket_path), all_faults)
     with mutated(mutant):
-        main(sys.argv[3:])
+        {"controller": quorumd, "broker": brokerd}[role](sys.argv[4:])

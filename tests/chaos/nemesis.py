@@ -13,7 +13,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.disk.files import RealDirectory
@@ -42,23 +42,32 @@ class Round(NamedTuple):
     calm_s: float
 
 
-def schedule(dice: random.Random, only: Sequence[str] = ()) -> Round:
-    """The next round. `only`: faults of these kinds; all, if none is named."""
+def schedule(
+    dice: random.Random, only: Sequence[str] = (), faults: "Mapping[str, tuple[int, FaultFunction]] | None" = None
+) -> Round:
+    """The next round, of `faults` (without them: of `FAULTS`). `only`: faults of these kinds; all, if none is named."""
+    known = FAULTS if faults is None else faults
     count = dice.choice([1, 1, 2, 2, 3])
-    names = list(only or FAULTS)
-    kinds = dice.choices(names, [FAULTS[name][0] for name in names], k=count)
-    faults = tuple(
+    names = list(only or known)
+    kinds = dice.choices(names, [known[name][0] for name in names], k=count)
+    chosen = tuple(
         Fault(kind, dice.uniform(0, 1.5) if index else 0.0, dice.uniform(0.3, 4.0), dice.getrandbits(32))
         for index, kind in enumerate(kinds)
     )
-    return Round(faults, dice.uniform(0.3, 2.0))
+    return Round(chosen, dice.uniform(0.3, 2.0))
 
 
 class Nemesis:
     """Carries rounds out. `leader` tells who leads now, if anybody knows."""
 
-    def __init__(self, cluster: ChaosCluster, leader: Callable[[], Awaitable[int | None]]) -> None:
+    def __init__(
+        self,
+        cluster: ChaosCluster,
+        leader: Callable[[], Awaitable[int | None]],
+        faults: "Mapping[str, tuple[int, FaultFunction]] | None" = None,
+    ) -> None:
         self.cluster = cluster
+        self._faults = FAULTS if faults is None else faults
         self.counts: Counter[str] = Counter()
         """Faults that took place, by kind."""
         self.broken: str | None = None
@@ -78,7 +87,7 @@ class Nemesis:
         for daemon in self.cluster.daemons.values():
             daemon.send(signal.SIGCONT)
             daemon.starts_at_s = 0.0
-            if daemon.node.role == "controller":
+            if daemon.has_orders:
                 daemon.order(fault="heal")
 
     def forgive(self) -> None:
@@ -89,7 +98,7 @@ class Nemesis:
 
     async def _one(self, fault: Fault) -> None:
         await asyncio.sleep(fault.after_s)
-        _, carry_out = FAULTS[fault.kind]
+        _, carry_out = self._faults[fault.kind]
         dice = random.Random(fault.dice)
         if await carry_out(self, dice, fault.lasts_s):
             self.counts[fault.kind] += 1

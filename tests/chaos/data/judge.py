@@ -150,5 +150,5 @@ def _gone_back(reads: Iterable[Seen]) -> list[str]:
                 continue
             if read.high_watermark < due[id(read)]:
                 found.append(f"{read}: the high watermark {read.high_watermark}, after {due[id(read)]} was seen")
-            highest = max(highest, read.high_watermark, read.offset + len(read.values))
+            highest = max(highest, read.high_watermark, read.offset + len(read.values) if read.values else 0)
     return found

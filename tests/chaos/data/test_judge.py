@@ -137,6 +137,13 @@ def test_the_high_watermark_may_begin_lower_in_the_next_epoch() -> None:
     assert judged(sends, "ab", *reads).problems == []
 
 
+def test_an_empty_answer_shows_nothing_of_its_offset() -> None:
+    """L6: two consumers stand at 2, and the leader of a new epoch does not know yet that 2 records are committed."""
+    sends = [sent(A, "ab", 1, 2, 0)]
+    reads = (saw("ab", 0, 3, 4), saw("", 2, 5, 6, epoch=1, hw=0), saw("", 2, 7, 8, epoch=1, hw=0))
+    assert judged(sends, "ab", *reads).problems == []
+
+
 def test_answers_that_overlap_may_show_different_high_watermarks() -> None:
     """L6: the question was asked before the other answer had come."""
     sends = [sent(A, "ab", 1, 2, 0)]
