@@ -138,9 +138,14 @@ class Assigning:
         if replica is None or replica.job is not work:
             return
         replica.job = None
-        if self._failures.failed(replica, error) is Scope.NOTHING:
+        scope = self._failures.scope_of(error)
+        if scope is Scope.NOTHING:
             self._again.set(replica, now_ms + self._hosting.config.disk_retry_ms)
-        elif replica.is_to_be_deleted and self._hosting.directory_of(replica).failed is None:
+        elif scope is Scope.REPLICA:
+            self._failures.stop_replica(replica, DiskFailed(str(error)))  # whatever it is, the log cannot be used
+        else:
+            self._failures.failed(replica, error)
+        if scope is Scope.REPLICA and replica.is_to_be_deleted and self._hosting.directory_of(replica).failed is None:
             self._begin_deletion(replica)
 
     # --- deleting ----------------------------------------------------------------------------------------------------

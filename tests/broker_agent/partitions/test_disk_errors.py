@@ -192,3 +192,18 @@ def test_a_mistake_of_the_program_is_no_failure_of_a_disk() -> None:
     assert isinstance(flush, Flush)
     with pytest.raises(KeyError):
         it.manager.disk_failed(flush, KeyError("x"), 0, WALL_MS)
+
+
+def test_a_log_whose_notes_are_damaged_is_lost_too() -> None:
+    """Whatever does not let the log open: another broker must lead."""
+    it = Broker()
+    it.lead()
+    it.append(3)
+    it.run()
+    it.manager.close()
+    it.disks[A].subdirectory(place().name).write_atomic("log-start", b"junk\n")
+    again = Broker(101, {A: it.disks[A].kill()})
+    again.lead(2)
+    assert again.said[-1] == AssignDirectory(place(), LOST_DIRECTORY)
+    again.assign(assigned(101, 101, 3, isr=(101,)))
+    assert again.work == [], "this process does not open it again"
