@@ -6,7 +6,7 @@
 4. `Follow` or `Lead(epoch 6)` arrives: the leader resigns, and all writes that wait are answered.
 """
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from broker_agent.partitions.agenda import Agenda
 from broker_agent.partitions.effects import UNKNOWN_OFFSET, Produced, SendProposal
@@ -28,6 +28,9 @@ from broker_agent.replica.purgatory import Acks, ProduceDone
 from metadata_log.format.data_batch import ProducerStamp, RecordSet
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch
+
+GROW_AGAIN_MS: Final = 1_000
+"""How long to wait after INELIGIBLE_REPLICA before the same member is proposed again."""
 
 
 class Leading:
@@ -146,6 +149,9 @@ class Leading:
         effects = leader.answered(sent.proposal, answer, now_ms)
         if answer.code is ErrorCode.NONE:
             effects += leader.grow(now_ms)
+        elif answer.code is ErrorCode.INELIGIBLE_REPLICA:
+            # The broker may be eligible again by now, and its fetches do not name an idle partition.
+            self._due.bring_forward(replica, now_ms + GROW_AGAIN_MS)
         self.carry(replica, effects)
 
     def brokers_changed(self) -> None:
@@ -174,7 +180,7 @@ class Leading:
             if due is None:
                 return
             assert due.leader is not None
-            effects = due.leader.tick(now_ms)
+            effects = due.leader.tick(now_ms) + due.leader.grow(now_ms)
             self._due.set(due, now_ms + self._hosting.config.lag_time_max_ms // 2)
             self.carry(due, effects)
 

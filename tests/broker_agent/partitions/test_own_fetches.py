@@ -4,6 +4,7 @@ from broker_agent.partitions.effects import Flush, SendFetch, WriteHighWatermark
 from broker_agent.partitions.open_fetch import FetchSource
 from broker_agent.replica.fetch_sessions import SessionAnswer
 from broker_agent.replica.high_watermarks import read_high_watermarks
+from broker_agent.replica.isr import IsrAnswer
 from metadata_log.format.errors import ErrorCode
 from tests.broker_agent.partitions.brokers import WALL_MS, A, Broker, assigned, place, replicate
 from tests.broker_agent.partitions.test_disk_errors import TWO, pair
@@ -233,6 +234,20 @@ def test_a_follower_that_may_join_joins_when_its_broker_is_unfenced_without_anot
     leader.pass_ms(1)
     (proposal,) = leader.proposals
     assert proposal.proposal.members == (101, 102)
+
+
+def test_a_member_that_was_not_eligible_is_proposed_again_a_second_later() -> None:
+    """The refusal arrives after the news that the broker is unfenced again. The follower of an idle partition says no more."""
+    leader, follower = Broker(101), Broker(102)
+    leader.lead(5, isr=(101,))
+    follower.assign(assigned(102, 101, 5, isr=(101,)))
+    replicate(leader, follower)
+    (proposal,) = leader.proposals
+    leader.answered(IsrAnswer(ErrorCode.INELIGIBLE_REPLICA))
+    assert leader.proposals == []
+    leader.pass_ms(1_000)
+    (again,) = leader.proposals
+    assert again.proposal.members == proposal.proposal.members == (101, 102)
 
 
 def test_logs_are_kept_in_the_directory_of_their_replica() -> None:

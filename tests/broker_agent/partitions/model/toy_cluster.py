@@ -15,6 +15,8 @@ from functools import partial
 
 from broker_agent.partitions.effects import (
     AssignDirectory,
+    BrokerFailed,
+    DirectoryFailed,
     Flush,
     Produced,
     ReplicaFailed,
@@ -171,9 +173,10 @@ class ToyCluster:
 
     def crash(self) -> None:
         node = self.rng.choice(list(self.nodes.values()))
-        if not node.is_up or sum(each.is_up for each in self.nodes.values()) == 1:
-            return
-        lost_power = self.rng.random() < 0.5
+        if node.is_up and sum(each.is_up for each in self.nodes.values()) > 1:
+            self._end(node, lost_power=self.rng.random() < 0.5)
+
+    def _end(self, node: Node, *, lost_power: bool) -> None:
         node.broker = None
         node.disks = {key: disk.crash(self.rng) if lost_power else disk.kill() for key, disk in node.disks.items()}
         for asked in self.network:
@@ -192,6 +195,12 @@ class ToyCluster:
     def fill_disk(self) -> None:
         disk = self.rng.choice(list(self.rng.choice(list(self.nodes.values())).disks.values()))
         disk.limit_space(disk._volume.used_bytes)
+
+    def fail_flush(self) -> None:
+        """The next flush of a disk fails; see `_collect`."""
+        node = self.rng.choice(list(self.nodes.values()))
+        if node.is_up and sum(each.is_up for each in self.nodes.values()) > 1:
+            self.rng.choice(list(node.disks.values())).fail_next_flush()
 
     def make_room(self) -> None:
         for node in self.nodes.values():
@@ -308,17 +317,23 @@ class ToyCluster:
         live.fetches = []
         self.calls += [(node, node.process, each) for each in live.proposals]
         live.proposals = []
+        has_failed = False
         for effect in live.said:
             match effect:
                 case AssignDirectory(at, directory):
                     self.recorded[node.broker_id, at] = directory
                 case StrayLogs():
                     pass
+                case DirectoryFailed() | BrokerFailed():
+                    has_failed = True
                 case ReplicaFailed():
                     raise LawBroken(f"no stop: {effect}")
                 case _:
                     raise LawBroken(f"unexpected: {effect}")
         live.said = []
+        if has_failed:  # an operator replaces the machine, and the disk has what was flushed
+            self._end(node, lost_power=True)
+            return
         for fetch in live.woken:
             for asked in self.network:
                 if asked.fetch is fetch:
@@ -428,6 +443,7 @@ class ToyCluster:
             self.write_more: 3,
             self.fill_disk: 0.3,
             self.make_room: 0.6,
+            self.fail_flush: 0.1,
         }
         self._event(self.rng.choices(list(events), list(events.values()))[0])
 
@@ -435,12 +451,18 @@ class ToyCluster:
         event()
         for node in self.nodes.values():
             if node.is_up:
-                self._collect(node)
-                self.check(node)
-                self._answers(node)
+                self._answers_before_the_end(node)
         for at, controller in self.controllers.items():
             logs = {each: self.nodes[each].views.get(at) or LogView(None) for each in IDS}
             self.laws[at].in_sync(controller.now.partition.isr, logs)  # type: ignore[arg-type]
+
+    def _answers_before_the_end(self, node: Node) -> None:
+        self.check(node)
+        self._answers(node)
+        self._collect(node)
+        if node.is_up:
+            self.check(node)
+            self._answers(node)
 
     def run(self, steps: int) -> "ToyCluster":
         for _ in range(steps):
@@ -488,7 +510,9 @@ class ToyCluster:
 
     def heal(self) -> None:
         """All brokers run and are heard: soon all replicas are in sync, and all writes are answered."""
-        self.make_room()
+        for node in self.nodes.values():
+            for disk in node.disks.values():
+                disk.heal()
         while any(not node.is_up for node in self.nodes.values()):
             self._event(self.restart)
         for _ in range(120):
