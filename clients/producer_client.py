@@ -12,6 +12,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias, assert_never, cast
 
 from clients.admission import Admission
@@ -43,6 +44,9 @@ IDLE_MS: Final = 60_000
 """Maximum time between two turns."""
 ID_TIMEOUT_MS: Final = 5_000
 """How long one broker may take to give a producer id, before the next broker is asked."""
+
+CANCELLED_CLOSE_S: Final = 1.0
+"""How long a cancelled program waits for the delivery of its records."""
 
 Headers: TypeAlias = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
 Sent: TypeAlias = asyncio.Future[RecordMetadata]
@@ -118,8 +122,12 @@ class Producer:
         self._running = self._loop.create_task(self._run(), name="producer")
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Delivers the rest, and closes. A task that is cancelled does not wait for a cluster that is away."""
+        is_cancelled = kind is not None and not issubclass(kind, Exception)
+        await self.close(CANCELLED_CLOSE_S if is_cancelled else None)
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Takes no more records, waits until all records have an end, and closes the connections. May be called twice.
@@ -129,10 +137,13 @@ class Producer:
         self._closed_because = self._closed_because or "the producer was closed"
         self._admission.close()
         try:
-            async with asyncio.timeout(timeout_s):
-                await self.flush()
-        except TimeoutError:
-            logger.info("closing the producer with records that were not delivered")
+            # In Python 3.11 asyncio.timeout does not end as a timeout in a task that is cancelled already.
+            await asyncio.wait((self._flushed(),), timeout=timeout_s)
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        """Fails what is left, ends the tasks, and closes the connections."""
         self._unsubscribe()
         self._carry_out(self._core.close())
         tasks = [*self._tasks, *(task for task in (self._running,) if task is not None)]
@@ -213,13 +224,18 @@ class Producer:
 
     async def flush(self) -> None:
         """Sends what waits without lingering, and returns when every record that was enqueued before has an end, good or bad."""
+        await self._flushed()
+
+    def _flushed(self) -> asyncio.Future[None]:
+        """Returns a future that is done when every present record has an end."""
         number = self._core.flush()
         self._wake.set()
-        if self._core.is_flushed(number):
-            return
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._flushes.append((number, flushed))
-        await flushed
+        if self._core.is_flushed(number):
+            flushed.set_result(None)
+        else:
+            self._flushes.append((number, flushed))
+        return flushed
 
     def _check_open(self, topic: str) -> None:
         assert self._running is not None, "use `async with Producer(...)`, or nothing is sent"

@@ -293,6 +293,7 @@ class ProducerCore:
             outcome = outcome_of_result(result)
             if result.code in STALE:
                 stale[result.code] = None
+            _doubt_hint(queue, leader_epoch)
             effects += self._meet_hint(queue, result, leader_epoch)
             effects += self._not_acked(queue, batch, outcome, now_ms)
         return effects + [NoteStale(code, asked.node_id) for code in stale]
@@ -308,8 +309,9 @@ class ProducerCore:
             code = ErrorCode.BROKER_NOT_AVAILABLE if is_broken else failure.code
             effects.append(NoteStale(code, asked.node_id))
         outcome = outcome_of_failure(failure)
-        for queue, batch, _ in asked.batches:
+        for queue, batch, leader_epoch in asked.batches:
             self._schedule.look_at((queue,))
+            _doubt_hint(queue, leader_epoch)
             effects += self._not_acked(queue, batch, outcome, now_ms)
         return effects
 
@@ -371,6 +373,13 @@ class ProducerCore:
             code, f"a record for {name}: {why}; {known}{last}", *batch.key
         )
         return NotDelivered(batch.key, error, batch.tokens)
+
+
+def _doubt_hint(queue: PartitionQueue, leader_epoch: Epoch | None) -> None:
+    """Forgets a hint that has led to a failure: the next attempt goes by the view. After `quorum recover` leader epochs begin
+    anew, and the view would never reach the epoch of an old hint."""
+    if queue.hint is not None and queue.hint.leader_epoch == leader_epoch:
+        queue.hint = None
 
 
 def _known(epoch: Epoch | None) -> Epoch:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from clients import producer_client
 from clients.metadata.cluster import ClusterNode
 from clients.metadata.updates import MetadataRequestPlan, MetadataUpdate, TopicUpdate
 from clients.partition_calls import CallFailed
@@ -417,6 +418,26 @@ async def test_close_with_a_time_fails_what_is_left() -> None:
         assert isinstance(sent.exception(), MayHaveBeenWritten)
         world.clock._now_ms += 60_000
         assert isinstance(await world.fails(other, 60_000), ProducerClosed)
+
+
+async def test_a_cancelled_program_does_not_wait_for_a_cluster_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_client, "CANCELLED_CLOSE_S", 0)
+    world = World()
+    ends: list[asyncio.Future[RecordMetadata]] = []
+
+    async def program() -> None:
+        async with world.producer() as producer:
+            world.calls.gate.clear()
+            ends.append(await producer.enqueue("orders", b"one"))
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(program())
+    await settle()
+    await world.clock.run(100)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert isinstance(ends[0].exception(), MayHaveBeenWritten)
 
 
 async def test_a_producer_with_bad_addresses_is_refused_before_anything_is_sent() -> None:

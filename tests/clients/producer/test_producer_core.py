@@ -245,6 +245,21 @@ def test_a_hint_of_a_later_leader_is_followed_at_once() -> None:
     assert driver.log() == ["one"]
 
 
+def test_a_hint_that_leads_nowhere_is_forgotten() -> None:
+    """After `quorum recover` leader epochs begin anew: no view would ever be as late as an old hint."""
+    driver = Driver()
+    driver.send("one")
+    driver.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=CurrentLeader(2, 9))
+    assert [(each.node_id, only_batch(each).leader_epoch) for each in driver.sent] == [(2, 9)]
+    driver.refuse(ErrorCode.UNKNOWN_LEADER_EPOCH)
+    driver.run(500)
+    assert [(each.node_id, only_batch(each).leader_epoch) for each in driver.sent] == [(1, 1)]
+    driver.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=CurrentLeader(3, 9))
+    driver.fail(driver.take(), AWAY)
+    driver.run(1_500)
+    assert [each.node_id for each in driver.sent] == [1]
+
+
 def test_an_older_hint_is_not_followed() -> None:
     driver = Driver()
     driver.cluster.logs[ORDERS].elect(2)
