@@ -109,7 +109,7 @@ class BrokerConfig(SecureConfig):
     """With `partitions`: maximum number of bytes of records in one answer to a follower; the last batch may pass it."""
     replica_fetch_backoff_ms: int = Field(1_000, ge=1, le=60_000)
     """With `partitions`: how long a fetcher waits after an error of a partition, and after a failed request."""
-    num_recovery_threads_per_data_dir: int = Field(2, ge=1, le=64)
+    num_recovery_threads_per_data_dir: int = Field(8, ge=1, le=64)
     """With `partitions`: how many logs of one log directory are opened at the same time."""
     replica_high_watermark_checkpoint_interval_ms: int = Field(5_000, ge=100, le=3_600_000)
     """With `partitions`: how often the high watermarks are written."""

@@ -171,28 +171,35 @@ async def test_records_with_acks_all_are_read_back_from_each_leader(tmp_path: Pa
 async def test_a_killed_leader_loses_no_acknowledged_record(tmp_path: Path) -> None:
     """kill -9 of the leader of some partitions in the middle of appends; it comes back, and its ISRs are full again."""
     async with store(tmp_path) as orders:
-        for partition in range(PARTITIONS):
-            await orders.write(partition, b"first")
-        victim = (await orders.leaders())[0]
-        stop = asyncio.Event()
+        async with writing(orders):
+            await until(lambda: _some(orders, 60))
+            victim = (await orders.leaders())[0]
+            await orders.cluster.ends(orders.cluster.brokers[victim])
+            so_far = sum(map(len, orders.acknowledged.values()))
+            await until(lambda: _some(orders, so_far + 60))
+            orders.cluster.dev.start(f"broker-{victim}")
+            await orders.cluster.online(victim)
+            await orders.full_isrs()
+        await orders.assert_nothing_lost()
 
-        async def writing(partition: int) -> None:
-            number = 0
-            while not stop.is_set():
-                await orders.write(partition, b"%d-%d" % (partition, number))
-                number += 1
 
-        writers = [asyncio.create_task(writing(partition)) for partition in range(PARTITIONS)]
-        await until(lambda: _some(orders, 60))
-        await orders.cluster.ends(orders.cluster.brokers[victim])
-        so_far = sum(map(len, orders.acknowledged.values()))
-        await until(lambda: _some(orders, so_far + 60))
-        orders.cluster.dev.start(f"broker-{victim}")
-        await orders.cluster.online(victim)
-        await orders.full_isrs()
+@asynccontextmanager
+async def writing(orders: Store) -> AsyncIterator[None]:
+    """Appends to every partition, one record after the other, inside of the block."""
+    stop = asyncio.Event()
+
+    async def write(partition: int) -> None:
+        number = 0
+        while not stop.is_set():
+            await orders.write(partition, b"%d-%d" % (partition, number))
+            number += 1
+
+    writers = [asyncio.create_task(write(partition)) for partition in range(PARTITIONS)]
+    try:
+        yield
+    finally:
         stop.set()
         await asyncio.gather(*writers)
-        await orders.assert_nothing_lost()
 
 
 async def _some(orders: Store, count: int) -> bool | None:
@@ -200,22 +207,23 @@ async def _some(orders: Store, count: int) -> bool | None:
 
 
 async def test_a_clean_restart_returns_to_isrs_and_leaderships(tmp_path: Path) -> None:
-    """SIGTERM: the leaderships move away first. The next process is in sync again, and leads again by preferred election."""
+    """SIGTERM under appends: the leaderships move away first, and the broker serves them until then. The next process is in sync
+    again, and leads again by preferred election.
+    """
     async with store(tmp_path) as orders:
-        for partition in range(PARTITIONS):
-            await orders.write(partition, b"first")
-        await orders.full_isrs()
-        before = await orders.leaders()
-        victim = before[0]
-
-        assert await orders.cluster.ends(orders.cluster.brokers[victim], signal.SIGTERM) == 0
-        for partition in range(PARTITIONS):
-            await orders.write(partition, b"second")
-        assert victim not in (await orders.leaders()).values()
-        orders.cluster.dev.start(f"broker-{victim}")
-        await orders.full_isrs()
-        await orders.cluster.client.elect_leaders({"orders": range(PARTITIONS)})
-        await until(lambda: _leads(orders, before))
+        async with writing(orders):
+            await until(lambda: _some(orders, 30))
+            await orders.full_isrs()
+            before = await orders.leaders()
+            victim = before[0]
+            assert await orders.cluster.ends(orders.cluster.brokers[victim], signal.SIGTERM) == 0
+            so_far = sum(map(len, orders.acknowledged.values()))
+            await until(lambda: _some(orders, so_far + 30))
+            assert victim not in (await orders.leaders()).values()
+            orders.cluster.dev.start(f"broker-{victim}")
+            await orders.full_isrs()
+            await orders.cluster.client.elect_leaders({"orders": range(PARTITIONS)})
+            await until(lambda: _leads(orders, before))
         await orders.assert_nothing_lost()
 
 
