@@ -125,12 +125,25 @@ def check_lists(column: ListColumn, count: int, numbers_max: int) -> int:
     Raises:
         LogFormatError: as `unpack_lists`.
     """
-    sizes = unpack_numbers(column.sizes, count)
-    total = sum(sizes)
-    if min(sizes, default=0) < 0 or total > numbers_max:
+    data = column.sizes
+    if data and len(data) == 1 + data[0] and data[0] in _TYPE_CODES:
+        least = int.from_bytes(data[1:], "big", signed=True)
+        total = least * count
+    else:
+        sizes = unpack_numbers(data, count)
+        least, total = min(sizes, default=0), sum(sizes)
+    if least < 0 or total > numbers_max:
         raise LogFormatError(_bad_sizes(total, numbers_max))
     check_numbers(column.numbers, total)
     return total
+
+
+def are_below(data: bytes, count: int, bound: int) -> bool:
+    """Return True if all numbers of a column that `check_numbers` has accepted are from 0 to `bound` (exclusive)."""
+    if bound <= 1 << 7 and len(data) == 1 + count and data[0] == 1:
+        return max(data[1:], default=-1) < bound  # one byte each; a negative number is a byte from 128 on
+    numbers = numbers_between(data, 0, count)
+    return min(numbers, default=0) >= 0 and max(numbers, default=-1) < bound
 
 
 def lists_between(

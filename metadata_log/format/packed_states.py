@@ -17,6 +17,7 @@ from typing import Any, Final, cast, overload
 
 from metadata_log.format.codec import ARRAY_ITEMS_MAX
 from metadata_log.format.columns import (
+    are_below,
     check_lists,
     check_numbers,
     list_at,
@@ -55,17 +56,19 @@ class PackedStates(Sequence[PartitionState]):
         """
         count = record.partition_count
         check_shape(record)
-        totals = [check_lists(column, count, ARRAY_ITEMS_MAX) for column in record.lists]
-        for column in record.numbers:
-            check_numbers(column, count)
+        for column in record.lists[:6]:
+            if column != NO_IDS:
+                check_lists(column, count, ARRAY_ITEMS_MAX)
+        for data in record.numbers:
+            check_numbers(data, count)
         places, known = record.lists[6], len(record.directories)
-        if places != NO_IDS:
-            numbers = numbers_between(places.numbers, 0, totals[6])
-            if min(numbers, default=0) < 0 or max(numbers, default=-1) >= known:
-                raise LogFormatError(f"a column of directories names a place outside the {known} directories")
-        self._record = record._replace(
-            lists=tuple([NO_IDS if column == NO_IDS else column for column in record.lists]),
-            directories=tuple(shared_uuids(record.directories)),
+        if places != NO_IDS and not are_below(places.numbers, check_lists(places, count, ARRAY_ITEMS_MAX), known):
+            raise LogFormatError(f"a column of directories names a place outside the {known} directories")
+        self._record = PartitionColumns(
+            *record[:4],
+            tuple([NO_IDS if column == NO_IDS else column for column in record.lists]),
+            record.numbers,
+            tuple(shared_uuids(record.directories)),
         )
 
     def __len__(self) -> int:
