@@ -162,13 +162,14 @@ def departure(data_directory: Path, broker_id: int, begin: Offset) -> Departure:
     """The records after `begin` that moved the leaders of `broker_id` and fenced the broker."""
     led_elsewhere: list[Offset] = []
     others: list[Offset] = []
-    offline_at = None
     for offset, record in records(data_directory, begin):
-        if isinstance(record, PartitionChange):
-            (others if record.leader is None else led_elsewhere).append(offset)
+        if isinstance(record, PartitionChange) and record.leader is not None:
+            led_elsewhere.append(offset)
+        elif isinstance(record, PartitionChange) and record.isr is not None and broker_id not in record.isr:
+            others.append(offset)
         elif isinstance(record, BrokerRegistrationChange) and record.broker_id == broker_id and record.fenced:
-            offline_at = offset if offline_at is None else offline_at
-    return Departure(tuple(led_elsewhere), tuple(others), offline_at)
+            return Departure(tuple(led_elsewhere), tuple(others), offset)
+    return Departure(tuple(led_elsewhere), tuple(others), None)
 
 
 def sha256(path: Path) -> str:

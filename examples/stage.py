@@ -3,6 +3,7 @@
 Each wait has a condition and a time limit. A wait that fails shows the last observed value.
 """
 
+import asyncio
 import signal
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,9 @@ from quorum.devcluster.process import exit_code, log_tail
 
 CATALOGUE: Final = Path(__file__).resolve().parent / "sentry_topics.json"
 PARTITIONS, REPLICATION_FACTOR = 12, 3
+STANDSTILL_S: Final = 1.0
+SESSION_S: Final = 9.0
+"""A broker's session, as daemons have it by default."""
 
 
 class Stage:
@@ -89,16 +93,40 @@ class Stage:
             elected += sum(not each.error.code for each in response.results)
         return elected
 
-    async def caught_up(self, node: DevNode, end: int, digest: bytes) -> None:
-        """Waits until `node` has applied the log up to `end` and its image has `digest`."""
-        seen: list[str] = []
+    async def quiet(self) -> admin_pb2.DescribeQuorumResponse:
+        """Waits until the log stands still: brokers have made the logs of new replicas, and named the directories of all."""
+        ends: list[int] = []
+
+        async def probe() -> admin_pb2.DescribeQuorumResponse | None:
+            before = await self.client.describe_quorum((await self.leader()).endpoint)
+            await asyncio.sleep(STANDSTILL_S)
+            after = await self.client.describe_quorum((await self.leader()).endpoint)
+            ends[:] = [before.log_end_offset, after.log_end_offset]
+            return after if ends[0] == ends[1] else None
+
+        return await until(f"a log that stands still for {STANDSTILL_S} s", probe, 60, lambda: ends)
+
+    async def caught_up(self, node: DevNode, end: int) -> None:
+        """Waits until `node` has applied the log up to `end`."""
+        seen: list[int] = []
 
         async def probe() -> bool | None:
-            quorum = await self.client.describe_quorum(node.endpoint)
-            seen[:] = [f"applied {quorum.applied_offset}, digest {quorum.digest.hex()[:16]}"]
-            return True if quorum.applied_offset > end and quorum.digest == digest else None
+            seen[:] = [(await self.client.describe_quorum(node.endpoint)).applied_offset]
+            return True if seen[0] >= end else None
 
-        await until(f"{node.name} beyond offset {end} with digest {digest.hex()[:16]}", probe, 30, lambda: seen)
+        await until(f"{node.name} at offset {end} or above", probe, 30, lambda: f"applied {seen}")
+
+    async def agreed(self) -> tuple[int, bytes]:
+        """Waits until all controllers show the same digest at the same offset. Returns both."""
+        seen: dict[str, tuple[int, bytes]] = {}
+
+        async def probe() -> tuple[int, bytes] | None:
+            for node in self.controllers:
+                described = await self.client.describe_quorum(node.endpoint)
+                seen[node.name] = described.applied_offset, described.digest
+            return next(iter(seen.values())) if len(set(seen.values())) == 1 else None
+
+        return await until("one digest on all controllers", probe, 30, lambda: seen)
 
     async def snapshot_of(self, node: DevNode, end: int) -> Path:
         """Waits for the snapshot file of `node` at `end`, and returns the path."""
