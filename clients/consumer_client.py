@@ -47,7 +47,7 @@ class Consumer:
 
     def __init__(
         self,
-        bootstrap: str | Iterable[str],
+        bootstrap: str | Iterable[str] = "",
         *,
         positions: PositionStore | None = None,
         config: ConsumerConfig | None = None,
@@ -61,7 +61,8 @@ class Consumer:
     ) -> None:
         """`bootstrap`: `host:port` of brokers, as a list or as text with commas. `positions`: the store of positions; None: no
         commits. `listener`: the brokers' listener for this client. `dial(target) -> Channel`: makes the channels, for example a
-        `Dialer` with TLS. `metadata`: a started client to use instead of an own one; the consumer does not close it.
+        `Dialer` with TLS. `metadata`: a started client to use instead of an own one, without `bootstrap`; the
+        consumer does not close it.
 
         Raises:
             BadEndpoint: `bootstrap` is empty, or an entry is not `host:port`. (A ValueError.)

@@ -52,6 +52,7 @@ class Assignment:
                 part = self.partitions[key] = AssignedPartition(key)
                 begin(part, False)
                 self.meet(part, cluster, begin)
+                self.touch(part)
 
     def follow(self, cluster: Cluster, begin: Begin) -> None:
         """Take a new view of the cluster."""
@@ -61,14 +62,15 @@ class Assignment:
     def meet(self, part: AssignedPartition, cluster: Cluster, begin: Begin) -> None:
         """Take the topic id and the leader of one partition. A position in an earlier topic of the same name is void."""
         topic_id = cluster.topic_ids.get(part.key.topic)
-        if topic_id is not None and topic_id != part.topic_id:
+        is_new_topic = topic_id is not None and topic_id != part.topic_id
+        if is_new_topic:
             is_another = part.topic_id is not None
             part.topic_id = topic_id
             if is_another:
                 part.hint = None
                 begin(part, True)
-        part.follow(part.leader_in(cluster))
-        self.touch(part)
+        if part.follow(part.leader_in(cluster)) or is_new_topic:
+            self.touch(part)
 
     def touch(self, part: AssignedPartition) -> None:
         """Put a changed partition where it belongs."""
@@ -104,8 +106,8 @@ class Assignment:
 
     # --- records -----------------------------------------------------------------------------------------------------
 
-    def served(self, part: AssignedPartition) -> None:
-        """Move a partition whose records came behind the other partitions of its leader."""
+    def put_behind(self, part: AssignedPartition) -> None:
+        """Move a partition that had its turn behind the other partitions of its leader."""
         place = self._places.get(part.key)
         if place is not None:
             self.by_leader[place][part.key] = self.by_leader[place].pop(part.key)

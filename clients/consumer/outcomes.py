@@ -73,7 +73,8 @@ class Outcomes:
             if answer.code is not ErrorCode.NONE:
                 self._refused(asker, answer, cluster, now_ms)
             elif isinstance(answer, Fetched) and isinstance(asker, AssignedPartition):
-                self._fetched(asker, answer)
+                if not self._fetched(asker, answer):
+                    continue
             elif isinstance(answer, FoundOffset):
                 self._found(asker, answer)
             elif isinstance(answer, EpochEnd) and isinstance(asker, AssignedPartition):
@@ -102,19 +103,23 @@ class Outcomes:
 
     # --- partitions --------------------------------------------------------------------------------------------------
 
-    def _fetched(self, part: AssignedPartition, answer: Fetched) -> None:
+    def _fetched(self, part: AssignedPartition, answer: Fetched) -> bool:
+        """Take the records of one partition; return False if there are none."""
         position = part.position
         assert position is not None and part.leader is not None
         offset = part.fetch_offset
         part.high_watermark = answer.high_watermark
+        part.retry_ms = part.failures = 0
+        if not answer.batches:
+            return False
         try:
             size = part.buffer.add(answer.batches, offset, position.epoch, part.leader.epoch, answer.high_watermark)
         except LogFormatError as e:
             part.stop_with(CorruptRecords(part.key, offset, str(e)))
-            return
-        part.retry_ms = part.failures = 0
+            return True
         if size:
-            self._assignment.served(part)
+            self._assignment.put_behind(part)
+        return True
 
     def _found(self, asker: Asker, answer: FoundOffset) -> None:
         asker.retry_ms = asker.failures = 0

@@ -20,8 +20,8 @@ from metadata_log.format.ids import NodeId
 
 BEHIND_WAIT_MS: Final = 50
 """How long a leader may park a fetch that leaves out a partition."""
-REQUEST_PARTITIONS_MAX: Final = 10_000
-"""Maximum number of partitions in one request."""
+REQUEST_PARTITIONS_MAX: Final = 3_000
+"""Maximum number of partitions in one request, so that neither side works on it for long. The others come with the next one."""
 
 Q = TypeVar("Q", OffsetQuestion, EpochQuestion)
 _Questions: TypeAlias = dict[NodeId, list[tuple[Asker, Q]]]
@@ -55,17 +55,18 @@ class Planner:
         if assignment.queued_bytes >= self._config.queued_max_bytes:
             return []
         found = (
-            self._fetch(parts.values(), now_ms)
+            self._fetch(assignment, node_id, now_ms)
             for node_id, parts in assignment.by_leader.items()
             if parts and self._may_ask(node_id, Fetch, now_ms)
         )
         return [fetch for fetch in found if fetch is not None]
 
-    def _fetch(self, parts: Iterable[AssignedPartition], now_ms: int) -> Fetch | None:
+    def _fetch(self, assignment: Assignment, node_id: NodeId, now_ms: int) -> Fetch | None:
+        parts = assignment.by_leader[node_id]
         config = self._config
         wait_ms = config.fetch_max_wait_ms
         chosen: list[AssignedPartition] = []
-        for part in parts:
+        for part in parts.values():
             if part.is_paused:
                 continue
             if now_ms < part.retry_ms:
@@ -79,6 +80,10 @@ class Planner:
                     break
         if not chosen or chosen[0].leader is None:
             return None
+        if len(chosen) == REQUEST_PARTITIONS_MAX < len(parts):
+            wait_ms = min(wait_ms, BEHIND_WAIT_MS)
+            for part in chosen:
+                assignment.put_behind(part)
         entries = [Entry(part, part.version, _place(part)) for part in chosen]
         request = FetchRequest(
             tuple(self._partition_fetch(part) for part in chosen),

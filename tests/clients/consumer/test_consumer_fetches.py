@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from clients.consumer import planner
 from clients.consumer.config import ConsumerConfig
 from clients.consumer.effects import AskEpochs, Fetch, Stale
 from clients.consumer.errors import ConsumerError, CorruptRecords, PartitionMissing
@@ -159,6 +160,17 @@ def test_a_busy_partition_does_not_keep_the_others_from_their_turn() -> None:
     world.run(60)
     first = [record.partition for record in world.core.poll(20)]
     assert {1, 2} <= set(first), first
+
+
+def test_more_partitions_than_a_request_holds_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "REQUEST_PARTITIONS_MAX", 3)
+    world = assigned(8)
+    world.learn()
+    world.run(500)
+    for number in range(8):
+        world.leaders.append("a", partition=number)
+    assert sorted(record.partition for record in world.read(300)) == list(range(8))
+    assert max(len(each.request.partitions) for each in world.fetches) == 3
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

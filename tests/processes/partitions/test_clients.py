@@ -3,11 +3,12 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,6 +18,8 @@ from tests.processes.partitions.test_brokers import PARTITIONS, Store, store
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "consumer.md"
+(PROGRAM,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 EARLIEST = ConsumerConfig(auto_offset_reset="earliest")
 
 
@@ -209,6 +212,31 @@ async def test_positions_outlive_the_program_and_offsets_can_be_asked_for(tmp_pa
             consumer.seek(partition, 40, leader_epoch=1_000)  # no leader has had this epoch
             with pytest.raises(LogTruncated):
                 await consumer.poll(10)
+
+
+async def test_the_program_of_the_page_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program in docs/consumer.md, as a user copies it. Only the address differs."""
+    monkeypatch.chdir(tmp_path)
+    async with store(tmp_path) as orders:
+        await quorumctl(orders, "produce", "orders", "--partition", 3, "--key-separator", ":", stdin="a:1\nb:2\n")
+        names: dict[str, Any] = {}
+        exec(PROGRAM.replace("127.0.0.1:9092", brokers(orders)[0]).removesuffix("asyncio.run(main())\n"), names)
+        task = asyncio.ensure_future(names["main"]())
+        printed = ""
+
+        async def both() -> bool | None:
+            nonlocal printed
+            assert not task.done(), task.exception()
+            printed += capsys.readouterr().out
+            return True if printed.count("\n") == 2 else None
+
+        await until(both)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert printed == "3 0 b'a' b'1'\n3 1 b'b' b'2'\n"
+        assert (tmp_path / "positions.json").is_file()
 
 
 async def first(consumer: Consumer, count: int) -> list[ConsumerRecord]:
