@@ -230,6 +230,11 @@ class Assigning:
         if log is not None:
             self._hosting.directory_of(replica).logs.close(log)
 
+    def close(self) -> None:
+        """Close all logs."""
+        for replica in self._hosting.replicas.values():
+            self._close(replica)
+
     # --- time --------------------------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> None:

@@ -76,6 +76,7 @@ class Leading:
         self._flushes.need(replica)
         self._due.set(replica, now_ms + hosting.config.lag_time_max_ms // 2)
         self._watchers.changed(replica.place)
+        self._watchers.await_followers(replica.place, replica.leader.followers, now_ms)
 
     def resign(self, replica: HostedReplica) -> None:
         """End the leadership, if any: all waiting writes are answered."""

@@ -25,7 +25,8 @@ class FetchSource(NamedTuple):
 class Watcher:
     """A fetch session, or a fetch without a session: the partitions to look at before the next answer."""
 
-    is_follower: bool
+    follower_id: NodeId | None
+    """The broker that fetches; None: a consumer."""
     places: set[Place] = field(default_factory=set)
     todo: dict[Place, None] = field(default_factory=dict)
     """The partitions that may have news; the partition that has waited longest is the first."""

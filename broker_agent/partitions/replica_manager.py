@@ -302,7 +302,7 @@ class ReplicaManager:
             return EpochEnd(code)
         return find_end_of_epoch(replica, wanted)
 
-    # --- own fetches -------------------------------------------------------------------------------------------------
+    # --- own requests ------------------------------------------------------------------------------------------------
 
     def fetch_answered(self, sent: SendFetch, answer: SessionAnswer, now_ms: int, wall_ms: int) -> Effects:
         """Take the answer to a fetch of this broker. A late one has no effect."""
@@ -313,8 +313,6 @@ class ReplicaManager:
         """Note that a fetch of this broker had no answer: its fetcher pauses."""
         self._following.failed(sent, now_ms)
         return self._done(now_ms)
-
-    # --- the ISR -----------------------------------------------------------------------------------------------------
 
     def proposal_answered(self, sent: SendProposal, answer: IsrAnswer, now_ms: int) -> Effects:
         """Take the controllers' answer to a proposal; `NO_ANSWER` if the request can no longer arrive and has no answer."""
@@ -334,10 +332,8 @@ class ReplicaManager:
         return self._work(now_ms, wall_ms)
 
     def _retain(self, replica: HostedReplica, now_ms: int, wall_ms: int) -> None:
-        role = replica.leader or replica.follower
-        assert role is not None and replica.log is not None
         try:
-            replica.log.apply_retention(role.high_watermark, wall_ms)
+            self._upkeep.retain(replica, wall_ms)
         except Exception as e:
             self._failures.failed(replica, e)
             return
@@ -371,10 +367,7 @@ class ReplicaManager:
 
     def close(self) -> None:
         """Close all files. The manager must not be used any more."""
-        for replica in self._hosting.replicas.values():
-            if replica.log is not None:
-                self._hosting.directory_of(replica).logs.close(replica.log)
-                replica.log = None
+        self._assigning.close()
 
     # --- effects -----------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from broker_agent.partitions.hosted_replica import HostedReplica
 from broker_agent.partitions.hosting import Hosting
 from broker_agent.partitions.leading import Leading
 from broker_agent.partitions.open_fetch import FetchSource, OpenFetch, Watcher
-from broker_agent.partitions.watchers import Watchers
+from broker_agent.partitions.watchers import SHORT_MS, Watchers
 from broker_agent.replica.divergence import Diverged, Refused, Verdict
 from broker_agent.replica.fetch_sessions import NO_SESSION, SessionAnswer, SessionRequest
 from broker_agent.replica.follower import LogStart, PartitionAnswer, PartitionFetch
@@ -28,6 +28,7 @@ from broker_agent.replica.session_cache import SessionCache
 from broker_agent.session.isr_proposals import Place
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId
 
 
 class Serving:
@@ -56,7 +57,7 @@ class Serving:
     ) -> OpenFetch:
         """Begin to serve a fetch."""
         context = self._sessions.open(request, now_ms, privileged=source is not None)
-        watcher = self._watcher(context.session_id, is_follower=source is not None)
+        watcher = self._watcher(context.session_id, None if source is None else source.broker_id)
         named = {place: None for place, _ in context.named} if context.error is ErrorCode.NONE else {}
         if context.session_id != NO_SESSION:
             for place in context.forgotten:
@@ -66,10 +67,10 @@ class Serving:
         watcher.fetch = OpenFetch(source, context, watcher, now_ms + max_wait_ms, min_bytes, max_bytes, named)
         return watcher.fetch
 
-    def _watcher(self, session_id: int, *, is_follower: bool) -> Watcher:
+    def _watcher(self, session_id: int, follower_id: NodeId | None) -> Watcher:
         if session_id == NO_SESSION:
-            return Watcher(is_follower)
-        return self._watcher_of.setdefault(session_id, Watcher(is_follower))
+            return Watcher(follower_id)
+        return self._watcher_of.setdefault(session_id, Watcher(follower_id))
 
     def _session_ended(self, session_id: int) -> None:
         watcher = self._watcher_of.pop(session_id, None)
@@ -103,6 +104,8 @@ class Serving:
             self._watchers.wake(fetch)
             return None
         is_first, fetch.was_looked_at = not fetch.was_looked_at, True
+        if is_first and self._watchers.is_awaited(fetch.watcher.follower_id, now_ms):
+            fetch.deadline_ms = min(fetch.deadline_ms, now_ms + SHORT_MS)
         if not self._is_ready(fetch, is_first=is_first) and now_ms < fetch.deadline_ms:
             self._due.set(fetch, fetch.deadline_ms)
             return None

@@ -40,6 +40,16 @@ class Upkeep:
                 return replica
         return None
 
+    def retain(self, replica: HostedReplica, wall_ms: int) -> None:
+        """Apply the retention of one log.
+
+        Raises:
+            CorruptLog, OSError, FlushFailed: see `PartitionLog.apply_retention`.
+        """
+        role = replica.leader or replica.follower
+        assert role is not None and replica.log is not None
+        replica.log.apply_retention(role.high_watermark, wall_ms)
+
     def write_high_watermarks(self) -> None:
         """Write the files that have changed."""
         for directory in self._hosting.online():

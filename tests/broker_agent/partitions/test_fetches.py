@@ -5,7 +5,7 @@ import pytest
 from broker_agent.partitions.effects import ReplicaFailed
 from broker_agent.partitions.manager_config import ManagerConfig
 from broker_agent.partitions.offset_questions import EpochEnd, FoundOffset, OffsetWanted
-from broker_agent.partitions.open_fetch import FetchSource
+from broker_agent.partitions.open_fetch import FetchSource, OpenFetch
 from broker_agent.replica.fetch_sessions import FetchSession, SessionAnswer, SessionRequest
 from broker_agent.replica.follower import PartitionFetch
 from broker_agent.session.isr_proposals import Place
@@ -192,6 +192,46 @@ def test_a_sector_that_cannot_be_read_stops_its_replica() -> None:
     assert only(it.fetch(0)) == (ErrorCode.STORAGE_ERROR, [])
     assert only(it.fetch(0)) == (ErrorCode.STORAGE_ERROR, [])
     assert [each.place for each in it.said if isinstance(each, ReplicaFailed)] == [place()]
+
+
+def test_a_new_leader_answers_the_fetches_of_its_followers_at_once() -> None:
+    """Otherwise a follower could name its new partition only after the wait of its last fetch, up to half a second later."""
+    it = Broker()
+    it.assign(assigned(101, 101, at=place(0), replicas=(101, 102)))
+    it.assign(assigned(101, 101, at=place(1), replicas=(101, 102)))
+    it.run()
+    session = FetchSession()
+    wanted: dict[Place, PartitionFetch] = {place(0): PartitionFetch(0, 1, 0), place(1): PartitionFetch(0, 1, 0)}
+
+    def fetch() -> OpenFetch:
+        return it.open_fetch(session.request(wanted), FOLLOWER, max_wait_ms=500)
+
+    def answer(of: OpenFetch) -> SessionAnswer | None:
+        found = it.poll(of)
+        assert found is None or session.accepts(found)
+        return found
+
+    assert answer(fetch()) is not None
+    it.pass_ms(2_000)
+    waiting = fetch()
+    assert answer(waiting) is None
+    it.lead(1, at=place(2), isr=(101, 102))
+    assert it.woken == [waiting]
+    found = answer(waiting)
+    assert found is not None and found.answers == ()
+
+    late = fetch()  # the follower has not read the metadata yet: its next fetch waits for a moment
+    assert answer(late) is None
+    it.pass_ms(20)
+    assert it.woken[1:] == [late]
+    assert answer(late) is not None
+    wanted[place(2)] = PartitionFetch(0, 1, 0)
+    named = fetch()
+    assert answer(named) is not None
+    idle = fetch()
+    assert answer(idle) is None
+    it.pass_ms(499)
+    assert idle not in it.woken
 
 
 class Sessions:
