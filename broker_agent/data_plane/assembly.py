@@ -72,6 +72,7 @@ async def hosting_partitions(
             log=log,
         )
         try:
+            agent.publishers.subscribe("data plane lease", data_plane.inputs.note)
             agent.publishers.subscribe("data plane", data_plane.inputs.take)
             agent.publishers.subscribe(NAME, feed.take)
             agent.accompany(data_plane.run)

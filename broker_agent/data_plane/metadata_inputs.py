@@ -4,6 +4,13 @@
 2. The assignments of the image at 200 come from the feed, in slices. Before the first assignment of a topic the manager gets
    the config of the topic, and before all, the epoch of this broker's registration.
 3. A config changes at 210. `take` tells the topics whose config differs now.
+
+*A lease comes back only with the assignments that came meanwhile.* Otherwise a stale leader could answer with a fresh lease:
+
+1. Broker 101 leads orders-0, and is stopped (SIGSTOP). Its session ends, and broker 102 leads at offset 300.
+2. Broker 101 wakes, fetches everything below 310, and is unfenced: it has a lease again.
+3. The assignment of offset 300 is still on its way to the manager, which believes that it leads orders-0. A fetch that has waited
+   since step 1 must not be answered: `has_caught_up` is false until the manager has all assignments below 310.
 """
 
 import asyncio
@@ -18,7 +25,7 @@ from broker_agent.partitions.throttle import UNLIMITED
 from broker_agent.publishing.assignment_feed import AssignmentFeed
 from broker_agent.publishing.assignments import ResumePoint, WholeSet
 from broker_agent.publishing.publishers import ImageUpdate
-from metadata_log.format.ids import NodeId, Uuid
+from metadata_log.format.ids import NodeId, Offset, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 
 ASSIGNMENTS_SLICE: Final = 50
@@ -43,6 +50,8 @@ class RegisteredBroker(Protocol):
     @property
     def image(self) -> MetadataImage: ...
 
+    def may_serve(self) -> bool: ...
+
 
 class MetadataInputs:
     """The metadata of one broker, on its way to the manager."""
@@ -63,6 +72,21 @@ class MetadataInputs:
         self._configs = TopicConfigs()
         self._rates = (UNLIMITED, UNLIMITED)
         self._registered_as: int | None = None
+        self._carried_out: Offset | None = None
+        """The manager has the assignments of the image at this offset."""
+        self._needed: Offset | None = None
+        """The end of the last image that came while this broker might not serve."""
+
+    @property
+    def has_caught_up(self) -> bool:
+        """True if the manager knows all assignments that came while this broker had no lease."""
+        return self._needed is None or (self._carried_out is not None and self._carried_out >= self._needed)
+
+    def note(self, update: ImageUpdate) -> None:
+        """Notes an image at its swap, before the broker can have a lease for it. A subscriber of `Publishers`."""
+        offset = update.after.offset
+        if not self._broker.may_serve() or (self._needed is not None and offset < self._needed):
+            self._needed = offset
 
     async def take(self, update: ImageUpdate) -> None:
         """Takes brokers and configs of an image. A subscriber of `Publishers`."""
@@ -96,6 +120,8 @@ class MetadataInputs:
         while True:
             reading = self._feed.read(point)
             if reading is None or not reading[0]:
+                if reading is not None:
+                    self._carried_out = reading[1].offset
                 if self._feed.has_ended:
                     return
                 await self._feed.changed()
@@ -109,6 +135,7 @@ class MetadataInputs:
                     self._configure(image, topic_id)
                 self._carry_out(self._manager.assign(some, self._now_ms()))
                 await asyncio.sleep(0)
+            self._carried_out = point.offset
 
     def _register(self) -> None:
         epoch = self._broker.broker_epoch

@@ -223,6 +223,9 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         if not broker.may_serve():
             text = f"broker {broker.broker_id} {describe(broker)}. {todo}"
             raise Refusal("BROKER_NOT_AVAILABLE", text, status=status)
+        if not self._data_plane.inputs.has_caught_up:
+            text = f"broker {broker.broker_id} has not carried out its assignments yet. {todo}"
+            raise Refusal("BROKER_NOT_AVAILABLE", text, status=status)
 
     def _code(self, place: Place, code: ErrorCode) -> ErrorCode:
         """The code for a caller: a partition of no topic is not one with another leader."""

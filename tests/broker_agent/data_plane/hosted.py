@@ -97,6 +97,8 @@ class Hosted:
         self.broker_epoch: int | None = self.image.brokers[ME].broker_epoch
         self.state, self.reason, self.lease_lapsed = BrokerState.ONLINE, "", False
         self.has_lease = True
+        self.assignments_may_come = asyncio.Event()
+        self.assignments_may_come.set()
         self.assigned: list[tuple[Uuid, Place]] = []
         self.failed: list[Uuid] = []
         self.gave_up: list[str] = []
@@ -149,7 +151,9 @@ class Hosted:
         self.image = delta.finish(Provenance(before.offset + len(records), 1, 1_000))
         self.cache.current.image = self.image
         update = ImageUpdate(before, self.image, delta.changed)
+        self.data_plane.inputs.note(update)
         await self.data_plane.inputs.take(update)
+        await self.assignments_may_come.wait()
         await self.feed.take(update)
 
     async def leads(self, *partitions: int) -> None:

@@ -110,6 +110,43 @@ async def test_a_fetch_that_waited_for_longer_than_the_lease_is_refused(tmp_path
         assert (await refusal(fetching)).reason == "BROKER_NOT_AVAILABLE"
 
 
+async def test_a_lease_that_comes_back_needs_the_assignments_that_came_meanwhile(tmp_path: Path) -> None:
+    """Another leads since the session ended, but the data plane has not heard of it yet: the old leader must not answer."""
+    async with hosted(tmp_path) as broker:
+        await broker.write(*orders(1))
+        await broker.leads(0)
+        fetching = asyncio.ensure_future(broker.stub.FetchRecords(fetch_of(max_wait_ms=100)))
+        await until(lambda: broker.data_plane.fetches_waiting == 1)
+        broker.has_lease = False
+        broker.assignments_may_come.clear()
+        offset = broker.image.offset
+        moving = asyncio.ensure_future(broker.write(PartitionChange(ORDERS, 0, leader=OTHER)))
+        await until(lambda: broker.image.offset > offset)
+        broker.has_lease = True
+
+        for call in (fetching, broker.stub.Append(append_of(0, acks=1))):
+            assert (await refusal(call)).reason == "BROKER_NOT_AVAILABLE"
+        broker.assignments_may_come.set()
+        await moving
+        await until(lambda: broker.data_plane.inputs.has_caught_up)
+        answer = await broker.stub.FetchRecords(fetch_of())
+    assert answer.partitions[0].current_leader.leader_id == OTHER
+
+
+async def test_a_change_of_the_metadata_costs_a_serving_broker_nothing(tmp_path: Path) -> None:
+    """Its lease holds on: no session of it has ended, and planned moves are fenced by the leader epoch."""
+    async with hosted(tmp_path) as broker:
+        await leading(broker)
+        broker.assignments_may_come.clear()
+        offset = broker.image.offset
+        moving = asyncio.ensure_future(broker.write(PartitionChange(ORDERS, 1, isr=(1,))))
+        await until(lambda: broker.image.offset > offset)
+
+        assert (await broker.stub.Append(append_of(0))).results[0].error.code == 0
+        broker.assignments_may_come.set()
+        await moving
+
+
 async def test_a_follower_may_fetch_from_a_broker_without_a_lease(tmp_path: Path) -> None:
     """Leader epochs and broker epochs decide if its fetch counts: the fetch of an unknown process does not."""
     async with hosted(tmp_path) as broker:
