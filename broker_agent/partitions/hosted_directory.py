@@ -93,7 +93,7 @@ class HostedDirectory:
         waited, self._writing = self._writing, None
         return waited
 
-    def write_failed(self) -> None:
-        """Note that a write has failed, because the disk is full. Its replicas wait for the next one."""
+    def write_failed(self, *, is_last: bool) -> None:
+        """Note that a write has failed, perhaps because the disk is full. The next write repeats it, unless this is the last."""
         self._waiting += self.wrote()
-        self._is_changed = True
+        self._is_changed = not is_last

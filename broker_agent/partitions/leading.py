@@ -108,6 +108,7 @@ class Leading:
         """Append a batch. `Produced(token)` follows, now or later.
 
         Raises:
+            LogFormatError: the stamp is impossible; nothing was appended.
             PartitionRefused, OSError, FlushFailed: see `PartitionLog.append`; nothing was appended.
         """
         leader, log = replica.leader, replica.log

@@ -64,7 +64,7 @@ from broker_agent.session.isr_proposals import Place
 from metadata_log.disk.failures import FlushFailed
 from metadata_log.disk.files import Directory
 from metadata_log.format.data_batch import ProducerStamp, RecordSet
-from metadata_log.format.errors import ErrorCode
+from metadata_log.format.errors import ErrorCode, LogFormatError
 from metadata_log.format.ids import Epoch, NodeId, Uuid
 
 
@@ -188,7 +188,7 @@ class ReplicaManager:
                 if replica is not None:
                     self._failures.failed(replica, error)
             case WriteHighWatermarks(directory_id):
-                self._hosting.directories[directory_id].write_failed()
+                self._hosting.directories[directory_id].write_failed(is_last=self._is_stopping)
                 if self._failures.scope_of(error) is not Scope.NOTHING:
                     self._failures.stop_directory(directory_id, str(error))
             case _:
@@ -233,6 +233,8 @@ class ReplicaManager:
             self._leading.append(replica, records, stamp, acks, deadline_ms, token, now_ms, wall_ms)
         except PartitionRefused as e:
             self._hosting.emit(Produced(token, e.code, message=str(e)))
+        except LogFormatError as e:
+            self._hosting.emit(Produced(token, ErrorCode.INVALID_REQUEST, message=f"{e}; nothing was appended"))
         except (OSError, FlushFailed) as e:
             self._failures.failed(replica, e)
             text = (
@@ -241,7 +243,7 @@ class ReplicaManager:
             self._hosting.emit(Produced(token, ErrorCode.STORAGE_ERROR, message=text))
         return self._done(now_ms)
 
-    # --- fetches -----------------------------------------------------------------------------------------------------
+    # --- fetches and questions-----------------------------------------------------------------------------------------
 
     def open_fetch(
         self,
@@ -269,8 +271,6 @@ class ReplicaManager:
         """Forget a fetch whose caller went away. A `Wake` that is under way has no meaning any more."""
         if not fetch.is_done:
             self._serving.drop(fetch)
-
-    # --- questions ---------------------------------------------------------------------------------------------------
 
     def leader_of(self, place: Place) -> CurrentLeader | None:
         """Return the leader of a partition by its newest assignment; None if this broker has no replica of it."""

@@ -9,9 +9,11 @@ from broker_agent.partitions.effects import (
     Flush,
     OpenLog,
     ReplicaFailed,
+    Stopped,
 )
 from broker_agent.replica.fetch_sessions import SessionAnswer
 from broker_agent.replica.follower import PartitionAnswer
+from broker_agent.replica.high_watermarks import read_high_watermarks
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import LOST_DIRECTORY
 from tests.broker_agent.partitions.brokers import WALL_MS, A, B, Broker, assigned, place, replicate
@@ -62,6 +64,33 @@ def test_a_follower_on_a_full_disk_fetches_again_when_there_is_room() -> None:
     replicate(leader, follower)
     assert len(follower.values()) == 100
     assert leader.code(token) is ErrorCode.NONE
+
+
+def test_a_full_disk_does_not_hold_up_the_end() -> None:
+    """The file of high watermarks is not written; the old one stays, and is true."""
+    it = Broker()
+    it.lead()
+    it.append()
+    it.run()
+    it.disks[A].limit_space(it.disks[A]._volume.used_bytes)
+    it.take(it.manager.stop(0))
+    it.run()
+    assert it.said[-1] == Stopped()
+
+
+def test_a_full_disk_delays_the_high_watermarks() -> None:
+    it = Broker()
+    it.lead()
+    it.append()
+    it.run()
+    it.disks[A].limit_space(it.disks[A]._volume.used_bytes)
+    it.pass_ms(5_000)
+    it.run()
+    assert read_high_watermarks(it.disks[A]) == {}
+    it.disks[A].limit_space(None)
+    it.pass_ms(5_000)
+    it.run()
+    assert read_high_watermarks(it.disks[A]) == {place(): 1}
 
 
 def test_a_full_disk_delays_the_opening_of_a_log() -> None:

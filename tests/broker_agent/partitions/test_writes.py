@@ -92,6 +92,14 @@ def test_a_repeated_batch_gets_its_old_offset() -> None:
     assert it.values() == [20, 20]
 
 
+def test_an_impossible_producer_is_refused() -> None:
+    it = Broker()
+    it.lead()
+    token = it.append(2, stamp=ProducerStamp(7, -1, 0))
+    assert it.code(token) is ErrorCode.INVALID_REQUEST
+    assert it.values() == []
+
+
 def test_a_leader_that_resigns_answers_all_writes() -> None:
     it = Broker()
     it.lead(5, isr=(101, 102, 103))
