@@ -17,7 +17,7 @@ def test_the_laws_hold(seed: int) -> None:
 def test_the_laws_hold_in_many_mixtures_of_faults() -> None:
     """The seeds also meet what they are for: acknowledged writes, and leaderships that move."""
     runs = [ToyCluster(seed).run(1_500) for seed in range(100, 130)]
-    assert sum(run.acknowledged for run in runs) > 400
+    assert sum(run.acknowledged for run in runs) > 300
     assert sum(len(laws.leads) for run in runs for laws in run.laws.values()) > 200
     for run in runs:
         run.heal()
