@@ -31,6 +31,7 @@ from rich.table import Table
 
 from benchmarks.cpu import spent
 from benchmarks.ours import NotAcknowledged, OurCluster
+from benchmarks.scale import FAILOVER
 from benchmarks.sessions import batched
 from quorum.devcluster.layout import DevNode
 
@@ -84,7 +85,6 @@ class Restarts:
         await self._until_it_has_all()
 
     async def _create(self, numbers: range) -> None:
-        stub = await self._cluster.leader_stub()
         for some in batched(numbers, max(1, REQUEST_PARTITIONS // self._per_topic)):
             context = self._cluster.context(timeout_ms=60_000)
             context.request_id = uuid.uuid4().bytes
@@ -92,9 +92,22 @@ class Restarts:
                 admin_pb2.NewTopic(name=self._name(number), partitions=self._per_topic, replication_factor=3)
                 for number in some
             ]
-            answer = await stub.CreateTopics(admin_pb2.CreateTopicsRequest(context=context, topics=topics))
+            request = admin_pb2.CreateTopicsRequest(context=context, topics=topics)
+            while (answer := await self._created(request)) is None:
+                await asyncio.sleep(0.2)
             if any(result.error.code != common_pb2.NONE for result in answer.results):
                 raise NotAcknowledged(str(answer.results[0]))
+
+    async def _created(self, request: admin_pb2.CreateTopicsRequest) -> admin_pb2.CreateTopicsResponse | None:
+        """None: there was a failover, and the same request, with its id, is to be sent again."""
+        stub = await self._cluster.leader_stub()
+        try:
+            answer: admin_pb2.CreateTopicsResponse = await stub.CreateTopics(request)
+        except grpc.aio.AioRpcError as e:
+            if e.code() not in FAILOVER:
+                raise
+            return None
+        return answer
 
     async def _snapshot(self) -> None:
         await self._until_it_has_all()

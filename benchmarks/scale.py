@@ -43,7 +43,7 @@ WRITES_S = 5.0
 SESSION_S = 9.0
 """How long the controllers wait for a silent broker (`broker.session.timeout.ms`)."""
 LONG_TURN_S = "0.01"
-_FAILOVER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED)
+FAILOVER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED)
 """The errors that a client receives while another controller becomes active. A repetition with the same request id is safe."""
 console = Console(stderr=True)
 
@@ -107,7 +107,7 @@ class Scale:
         try:
             answer: admin_pb2.CreateTopicsResponse = await stub.CreateTopics(request)
         except grpc.aio.AioRpcError as e:
-            if e.code() not in _FAILOVER:
+            if e.code() not in FAILOVER:
                 raise
             return None
         return answer
