@@ -1,6 +1,6 @@
 """`python -m benchmarks.replicas`: replicated partitions beside Apache Kafka, in one run on this machine; ratios count.
 
-    appends   batches of 100 records, at full speed: records/s, MB/s, and the latency of a request or record
+    appends   batches of 100 records, at full speed: records/s and MB/s
     paced     single records of 1 kB at a fixed rate, each sent at once: latency
     recovery  kill -9 of the leader of 1,000 partitions, until each has acknowledged another append
 
@@ -16,97 +16,84 @@ title of the table has the load. Without Maven or Java the benchmark says so, an
 import argparse
 import asyncio
 import json
+import math
 import os
 import statistics
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.replicas.figures import Recovery, Throughput
+from benchmarks.replicas.figures import Latency, Recovery, Throughput
 from benchmarks.replicas.kafka_jars import VERSION, KafkaNotFound, find_jars
 from benchmarks.replicas.our_brokers import OurBrokers
-from benchmarks.replicas.peer_kafka import BROKERS, KafkaCluster
+from benchmarks.replicas.peer_kafka import BROKERS, PRODUCERS, WINDOW_S, KafkaCluster
 
-PARTITIONS, PRODUCERS, BATCH_RECORDS = 12, 2, 100
+PARTITIONS, BATCH_RECORDS = 12, 100
 SIZES = (100, 1_000)
-PACED_PER_SECOND = 200
-TRIAL_RECORDS = 10_000
+PACED_PER_SECOND, PACED_BYTES = 200, 1_000
 OURS, CACHED, FLUSHED = "metaquorum", "Kafka", "Kafka, flush.messages=1"
 PROMISES = {OURS: "flushed", CACHED: "in page caches", FLUSHED: "flushed"}
-Measure = Callable[[], Awaitable[Throughput]]
+TOPICS = {CACHED: "cached", FLUSHED: "flushed"}
+Figures = Throughput | Latency
+Measure = Callable[[], Awaitable[Figures]]
 console = Console(stderr=True)
 
 
-async def sides_of(size: int, seconds: float, ours: OurBrokers, kafka: KafkaCluster | None) -> dict[str, Measure]:
-    """By side, a function that measures it once at full speed. Kafka's producers take a number of records, found by a trial."""
-
-    def own() -> Awaitable[Throughput]:
-        return ours.throughput("load", size, batch_records=BATCH_RECORDS, seconds=seconds, producers=PRODUCERS)
-
-    found: dict[str, Measure] = {OURS: own}
-    for name, topic in {CACHED: "cached", FLUSHED: "flushed"}.items() if kafka else ():
-        assert kafka is not None
-        trial = await _kafka_load(kafka, topic, size, TRIAL_RECORDS)
-        records = max(TRIAL_RECORDS, int(trial.records_per_s * seconds))
-        found[name] = lambda kafka=kafka, topic=topic, records=records: _kafka_load(kafka, topic, size, records)  # type: ignore[misc]
-    return found
-
-
-def _kafka_load(kafka: KafkaCluster, topic: str, size: int, records: int) -> Awaitable[Throughput]:
-    return kafka.throughput(topic, size, batch_records=BATCH_RECORDS, records=records, producers=PRODUCERS)
-
-
-def paced_sides(seconds: float, ours: OurBrokers, kafka: KafkaCluster | None) -> dict[str, Measure]:
-    """As `sides_of`, at a fixed rate."""
+def full_speed(size: int, seconds: float, ours: OurBrokers, kafka: KafkaCluster | None) -> dict[str, Measure]:
+    """By side, a function that measures it once. Kafka's tool measures in whole windows."""
+    windows = math.ceil(seconds / WINDOW_S)
     found: dict[str, Measure] = {
-        OURS: lambda: ours.paced("load", 1_000, per_second=PACED_PER_SECOND, seconds=seconds, producers=PRODUCERS)
+        OURS: partial(ours.throughput, "load", size, batch_records=BATCH_RECORDS, seconds=seconds)
     }
-    for name, topic in {CACHED: "cached", FLUSHED: "flushed"}.items() if kafka else ():
+    for name, topic in TOPICS.items() if kafka else ():
         assert kafka is not None
-        found[name] = lambda kafka=kafka, topic=topic: kafka.paced(  # type: ignore[misc]
-            topic, 1_000, per_second=PACED_PER_SECOND, seconds=seconds, producers=PRODUCERS
-        )
+        found[name] = partial(kafka.throughput, topic, size, batch_records=BATCH_RECORDS, windows=windows)
     return found
 
 
-async def in_turn(sides: dict[str, Measure], rounds: int) -> dict[str, Throughput]:
-    """The medians of the rounds, by side. Each round begins with another side."""
-    samples: dict[str, list[Throughput]] = {name: [] for name in sides}
+def fixed_rate(seconds: float, ours: OurBrokers, kafka: KafkaCluster | None) -> dict[str, Measure]:
+    """As `full_speed`, for latencies."""
+    rate = PACED_PER_SECOND
+    found: dict[str, Measure] = {OURS: partial(ours.paced, "load", PACED_BYTES, per_second=rate, seconds=seconds)}
+    for name, topic in TOPICS.items() if kafka else ():
+        assert kafka is not None
+        found[name] = partial(kafka.paced, topic, PARTITIONS, PACED_BYTES, per_second=rate, seconds=seconds)
+    return found
+
+
+async def in_turn(sides: dict[str, Measure], rounds: int) -> dict[str, dict[str, float]]:
+    """The medians of the rounds, by side and figure. Each round begins with another side. A first round is not counted: a Java
+    process needs some time to become fast."""
+    samples: dict[str, list[Figures]] = {name: [] for name in sides}
     names = list(sides)
-    for number in range(rounds):
+    for number in range(-1, rounds):
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
-            samples[name].append(await sides[name]())
-    return {
-        name: Throughput(*(statistics.median(values) for values in zip(*several, strict=True)))
-        for name, several in samples.items()
-    }
+            found = await sides[name]()
+            if number >= 0:
+                samples[name].append(found)
+    return {name: _medians(several) for name, several in samples.items()}
+
+
+def _medians(several: list[Figures]) -> dict[str, float]:
+    columns = zip(*several, strict=True)
+    return {key: statistics.median(values) for key, values in zip(several[0]._fields, columns, strict=True)}
 
 
 async def measure(directory: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """All figures, as `-o json` prints them."""
     peer = None if arguments.no_peer else _peer(directory)
-    loads: list[dict[str, Any]] = []
     async with AsyncExitStack() as stack:
         kafka = await stack.enter_async_context(peer) if peer else None
         ours = await stack.enter_async_context(OurBrokers(directory / "ours"))
-        if kafka is not None:
-            await kafka.create_topic("cached", PARTITIONS, flushes=False)
-            await kafka.create_topic("flushed", PARTITIONS, flushes=True)
-        await ours.create_topic("load", PARTITIONS)
-        for size in SIZES:
-            console.print(f"appends of {size} bytes: {arguments.rounds} rounds of each side in turn")
-            sides = await sides_of(size, arguments.seconds, ours, kafka)
-            loads += _rows(f"batches of {BATCH_RECORDS} records of {size:,} B", await in_turn(sides, arguments.rounds))
-        console.print("single records at a fixed rate")
-        paced = await in_turn(paced_sides(arguments.seconds, ours, kafka), arguments.rounds)
-        loads += _rows(f"{PACED_PER_SECOND} single records of 1,000 B a second", paced)
+        loads = await _loads(arguments.rounds, arguments.seconds, ours, kafka) if arguments.rounds else []
         recoveries = await _recoveries(arguments.partitions, ours, kafka) if arguments.partitions else {}
     return {
         "kafka": VERSION if peer else None,
@@ -118,6 +105,21 @@ async def measure(directory: Path, arguments: argparse.Namespace) -> dict[str, A
     }
 
 
+async def _loads(rounds: int, seconds: float, ours: OurBrokers, kafka: KafkaCluster | None) -> list[dict[str, Any]]:
+    if kafka is not None:
+        await kafka.create_topic(TOPICS[CACHED], PARTITIONS, flushes=False)
+        await kafka.create_topic(TOPICS[FLUSHED], PARTITIONS, flushes=True)
+    await ours.create_topic("load", PARTITIONS)
+    rows: list[dict[str, Any]] = []
+    for size in SIZES:
+        console.print(f"appends of {size} bytes: {rounds} rounds of each side in turn")
+        found = await in_turn(full_speed(size, seconds, ours, kafka), rounds)
+        rows += _rows(f"batches of {BATCH_RECORDS} records of {size:,} B", found)
+    console.print("single records at a fixed rate")
+    found = await in_turn(fixed_rate(seconds, ours, kafka), rounds)
+    return rows + _rows(f"{PACED_PER_SECOND} single records of {PACED_BYTES:,} B a second", found)
+
+
 def _peer(directory: Path) -> KafkaCluster | None:
     try:
         find_jars()
@@ -127,9 +129,13 @@ def _peer(directory: Path) -> KafkaCluster | None:
     return KafkaCluster(directory / "kafka")
 
 
-def _rows(load: str, found: dict[str, Throughput]) -> list[dict[str, Any]]:
+def _rows(load: str, found: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
+    """`ratio`: ours to this side's; of the rate, or of the median latency."""
+    own = found[OURS]
+    key = "p50_ms" if "p50_ms" in own else "records_per_s"
     return [
-        {"load": load, "side": name, "acknowledged": PROMISES[name], **each._asdict()} for name, each in found.items()
+        {"load": load, "side": name, "acknowledged": PROMISES[name], **each, "ratio": own[key] / each[key]}
+        for name, each in found.items()
     ]
 
 
@@ -151,17 +157,15 @@ def show(found: dict[str, Any]) -> None:
         f"{found['rounds']} rounds of {found['seconds']:g} s; load average {found['load_average']:.1f}"
     )
     table = Table(title=title)
-    for heading in ("load", "side", "acknowledged", "records/s", "MB/s", "p50 ms", "p99 ms"):
+    columns = {"records_per_s": "records/s", "mb_per_s": "MB/s", "p50_ms": "p50 ms", "p99_ms": "p99 ms"}
+    for heading in ("load", "side", "acknowledged", *columns.values(), "metaquorum to it"):
         table.add_column(heading, justify="left" if heading in ("load", "side", "acknowledged") else "right")
     for row in found["appends"]:
-        figures = (
-            f"{row['records_per_s']:,.0f}",
-            f"{row['mb_per_s']:.1f}",
-            f"{row['p50_ms']:.0f}",
-            f"{row['p99_ms']:.0f}",
-        )
-        table.add_row(row["load"], row["side"], row["acknowledged"], *figures)
-    Console().print(table)
+        figures = [f"{row[key]:,.{0 if key == 'records_per_s' else 1}f}" if key in row else "" for key in columns]
+        ratio = "" if row["side"] == OURS else f"{row['ratio']:.2f} x"
+        table.add_row(row["load"], row["side"], row["acknowledged"], *figures, ratio)
+    if found["appends"]:
+        Console().print(table)
     if not found["recovery"]:
         return
     table = Table(title="kill -9 of the leader of all partitions, until each acknowledges an append again")
@@ -178,7 +182,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.replicas", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3, help="how often each load is measured on each side (3)")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="how often each load is measured on each side; 0: recovery only (3)"
+    )
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each load lasts in a round (5)")
     parser.add_argument("--partitions", type=int, default=1_000, help="led by the killed broker; 0: kill none (1,000)")
     parser.add_argument("--no-peer", action="store_true", help="metaquorum alone")

@@ -6,10 +6,15 @@ from typing import NamedTuple
 
 
 class Throughput(NamedTuple):
-    """All producers together. MB are of records' values: 1 MB is 1,000,000 bytes."""
+    """All producers together, at full speed. MB are of records' values: 1 MB is 1,000,000 bytes."""
 
     records_per_s: float
     mb_per_s: float
+
+
+class Latency(NamedTuple):
+    """From the sending of a record to its acknowledgement, at a fixed rate."""
+
     p50_ms: float
     p99_ms: float
 

@@ -2,20 +2,23 @@
 
 import asyncio
 import json
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from quorum_rpc.v1 import admin_pb2
 
-from benchmarks.replicas.figures import Recovery, Throughput, recovery_of
+from benchmarks.replicas.figures import Latency, Recovery, Throughput, percentile, recovery_of
 from benchmarks.replicas.our_recovery import OurRecoveryProbe
 from clients.metadata_client import MetadataClient
 from clients.partition_calls import GrpcPartitionCalls
 from quorum.devcluster.cluster import DevCluster
 
 READY_S = 60.0
+PRODUCERS = 2
 
 
 class OurBrokers:
@@ -62,42 +65,27 @@ class OurBrokers:
             await OurRecoveryProbe(client, calls, topic, partitions).until_all(READY_S)
         await calls.close()
 
-    async def throughput(
-        self, topic: str, record_bytes: int, *, batch_records: int, seconds: float, producers: int
-    ) -> Throughput:
-        """`producers` processes at full speed."""
+    async def throughput(self, topic: str, record_bytes: int, *, batch_records: int, seconds: float) -> Throughput:
+        """`PRODUCERS` processes at full speed."""
         words = ("--record-bytes", f"{record_bytes}", "--batch-records", f"{batch_records}", "--seconds", f"{seconds}")
-        return await self._produce(topic, record_bytes, producers, words)
+        rate = sum(float(found["records_per_s"]) for found in await self._produce(topic, words))
+        return Throughput(rate, rate * record_bytes / 1e6)
 
-    async def paced(
-        self, topic: str, record_bytes: int, *, per_second: int, seconds: float, producers: int
-    ) -> Throughput:
-        """Single records at a fixed rate, each sent at once."""
-        rate = per_second / producers
-        words = (
-            "--record-bytes",
-            f"{record_bytes}",
-            "--batch-records",
-            "1",
-            "--seconds",
-            f"{seconds}",
-            "--rate",
-            f"{rate}",
-        )
-        return await self._produce(topic, record_bytes, producers, words)
+    async def paced(self, topic: str, record_bytes: int, *, per_second: int, seconds: float) -> Latency:
+        """Single records at a fixed rate, of all producers together, each record sent at once."""
+        size = ("--record-bytes", f"{record_bytes}", "--batch-records", "1")
+        pace = ("--seconds", f"{seconds}", "--rate", f"{per_second / PRODUCERS}")
+        took_ms = [each for found in await self._produce(topic, (*size, *pace)) for each in found["took_ms"]]
+        return Latency(percentile(took_ms, 50), percentile(took_ms, 99))
 
-    async def _produce(self, topic: str, record_bytes: int, producers: int, words: tuple[str, ...]) -> Throughput:
+    async def _produce(self, topic: str, words: Sequence[str]) -> list[dict[str, Any]]:
+        """What each producer has printed."""
         command = (sys.executable, "-m", "benchmarks.replicas.our_producer", self._bootstrap(), topic, *words)
-        processes = [
-            await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE) for _ in range(producers)
-        ]
+        processes = [await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE) for _ in range(PRODUCERS)]
         outputs = [(await process.communicate())[0] for process in processes]
         if any(process.returncode for process in processes):
             raise RuntimeError("a producer of the benchmark failed; its error is above")
-        each = [json.loads(output) for output in outputs]
-        rate = sum(found["records_per_s"] for found in each)
-        p50_ms, p99_ms = (max(found[key] for found in each) for key in ("p50_ms", "p99_ms"))
-        return Throughput(rate, rate * record_bytes / 1e6, p50_ms, p99_ms)
+        return [json.loads(output) for output in outputs]
 
     async def recovery(self, topic: str, partitions: int, leader: int) -> Recovery:
         """Kills `leader` with SIGKILL while one client sends to every partition, and waits until all acknowledge again."""

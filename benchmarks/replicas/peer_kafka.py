@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import signal
+import statistics
 import subprocess
 import time
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.replicas.figures import Recovery, Throughput, recovery_of
+from benchmarks.replicas.figures import Latency, Recovery, Throughput, percentile, recovery_of
 from benchmarks.replicas.kafka_jars import find_jars
 from quorum.devcluster.layout import free_ports
 
@@ -27,11 +28,15 @@ CONTROLLER = 100
 HEAP = "-Xmx384m"
 CLIENT_HEAP = "-Xmx256m"
 START_S = 60.0
-BUFFERED = 64
 PROBE = Path(__file__).with_name("RecoveryProbe.java")
-_LINE = re.compile(
-    r"^(?P<records>\d+) records sent, (?P<rate>[\d.]+) records/sec .* ms avg latency, .* ms max latency, "
-    r"(?P<p50>\d+) ms 50th, \d+ ms 95th, (?P<p99>\d+) ms 99th"
+PACED = Path(__file__).with_name("PacedProducer.java")
+PRODUCERS = 2
+WINDOW_S = 5
+"""How often Kafka's tool prints its rate."""
+WARM_UP_S = 3.0
+ENDLESS = 1_000_000_000
+_WINDOW = re.compile(
+    r"^\d+ records sent, ([\d.]+) records/sec \([\d.]+ MB/sec\), [\d.]+ ms avg latency, [\d.]+ ms max latency\.$"
 )
 _OPEN_LOG = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
@@ -62,7 +67,7 @@ class KafkaCluster:
                 ("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(self._config(node)))
                 for node in nodes
             ]
-            await asyncio.gather(*(self._run(CLIENT_HEAP, *words) for words in formats))
+            await asyncio.gather(*(self._run(*words) for words in formats))
             for node in nodes:
                 self._start(node)
             await self._until_up()
@@ -152,10 +157,10 @@ class KafkaCluster:
         words = ["--create", "--topic", name, "--replica-assignment", assignment]
         await self._topics(*words, *(["--config", "flush.messages=1"] if flushes else []))
 
-    async def _run(self, heap: str, *words: str) -> str:
+    async def _run(self, *words: str) -> str:
         """Runs a tool of Kafka, and returns its output."""
         process = await asyncio.create_subprocess_exec(
-            "java", heap, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", self._classpath, *words,
+            *self._java(), *words,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         try:
@@ -167,38 +172,64 @@ class KafkaCluster:
             raise KafkaError(f"{words[0]} failed: {(errors or output).decode(errors='replace')[-500:]}")
         return output.decode()
 
-    async def throughput(
-        self, topic: str, record_bytes: int, *, batch_records: int, records: int, producers: int
-    ) -> Throughput:
-        """`producers` processes at full speed. Each holds at most `BUFFERED` batches, so that its queue is short."""
+    async def throughput(self, topic: str, record_bytes: int, *, batch_records: int, windows: int) -> Throughput:
+        """`PRODUCERS` processes of Kafka's own tool at full speed, which prints its rate every 5 s. The first rate of a process
+        is not counted: the process is still cold."""
         batch_bytes = batch_records * (record_bytes + 8) + 61
-        settings = (f"batch.size={batch_bytes}", f"buffer.memory={BUFFERED * batch_bytes}", "linger.ms=5")
-        return await self._produce(topic, record_bytes, records, -1, producers, settings)
+        words = (
+            "--topic",
+            topic,
+            "--record-size",
+            str(record_bytes),
+            "--num-records",
+            str(ENDLESS),
+            "--throughput",
+            "-1",
+        )
+        settings = (f"bootstrap.servers={self.bootstrap}", "acks=all", f"batch.size={batch_bytes}", "linger.ms=5")
+        command = ("org.apache.kafka.tools.ProducerPerformance", *words, "--producer-props", *settings)
+        rates = await asyncio.gather(*(self._windows(command, windows) for _ in range(PRODUCERS)))
+        rate = sum(rates)
+        return Throughput(rate, rate * record_bytes / 1e6)
+
+    async def _windows(self, command: Sequence[str], windows: int) -> float:
+        """Runs one producer for the first and `windows` more windows; returns its records a second."""
+        process = await asyncio.create_subprocess_exec(
+            *self._java(), *command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        rates: list[float] = []
+        try:
+            async with asyncio.timeout(WINDOW_S * (windows + 4)):
+                while len(rates) <= windows:
+                    line = await process.stdout.readline()
+                    if not line:
+                        raise KafkaError("Kafka's producer ended before its time")
+                    if match := _WINDOW.match(line.decode()):
+                        rates.append(float(match[1]))
+        finally:
+            process.kill()
+            await process.wait()
+        return statistics.mean(rates[1:])
 
     async def paced(
-        self, topic: str, record_bytes: int, *, per_second: int, seconds: float, producers: int
-    ) -> Throughput:
-        """Single records at a fixed rate, each sent at once."""
-        return await self._produce(
-            topic, record_bytes, int(per_second * seconds), per_second, producers, ("linger.ms=0",)
-        )
+        self, topic: str, partitions: int, record_bytes: int, *, per_second: int, seconds: float
+    ) -> Latency:
+        """Single records at a fixed rate, of all producers together, each record sent at once."""
+        rate = per_second / PRODUCERS
+        words = (self.bootstrap, topic, partitions, rate, WARM_UP_S, seconds, record_bytes)
+        outputs = await asyncio.gather(*(self._run(str(PACED), *map(str, words)) for _ in range(PRODUCERS)))
+        took_ms = [int(line) / 1_000 for output in outputs for line in output.split()]
+        return Latency(percentile(took_ms, 50), percentile(took_ms, 99))
 
-    async def _produce(
-        self, topic: str, record_bytes: int, records: int, rate: int, producers: int, settings: Sequence[str]
-    ) -> Throughput:
-        shared = ["--topic", topic, "--record-size", str(record_bytes), "--num-records", str(records // producers)]
-        limits = ["--throughput", str(rate if rate < 0 else rate // producers)]
-        properties = ["--producer-props", f"bootstrap.servers={self.bootstrap}", "acks=all", *settings]
-        words = ("org.apache.kafka.tools.ProducerPerformance", *shared, *limits, *properties)
-        outputs = await asyncio.gather(*(self._run(CLIENT_HEAP, *words) for _ in range(producers)))
-        return combined(outputs, record_bytes)
+    def _java(self) -> tuple[str, ...]:
+        return ("java", CLIENT_HEAP, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", self._classpath)
 
     async def recovery(self, topic: str, partitions: int, leader: int) -> Recovery:
         """Kills `leader` with SIGKILL while one producer sends to every partition, and waits until all acknowledge again."""
         survivors = ",".join(f"127.0.0.1:{port}" for node, port in self._ports.items() if node != leader)
         process = await asyncio.create_subprocess_exec(
-            "java", CLIENT_HEAP, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", self._classpath, str(PROBE),
-            survivors, topic, str(partitions),
+            *self._java(), str(PROBE), survivors, topic, str(partitions),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         assert process.stdin is not None and process.stdout is not None
@@ -215,17 +246,3 @@ class KafkaCluster:
             process.kill()
             raise
         return recovery_of([int(line) / 1_000 for line in output.split()])
-
-
-def combined(outputs: Sequence[str], record_bytes: int) -> Throughput:
-    """The figures of several producers that ran at the same time, of the last line that each has printed.
-
-    The rates are added. The percentiles are those of the slowest producer.
-    """
-    found = [[match for line in output.splitlines() if (match := _LINE.match(line))] for output in outputs]
-    if not all(found):
-        raise KafkaError(f"no figures from Kafka's producer: {outputs}")
-    last = [each[-1] for each in found]
-    rate = sum(float(each["rate"]) for each in last)
-    p50_ms, p99_ms = (max(float(each[key]) for each in last) for key in ("p50", "p99"))
-    return Throughput(rate, rate * record_bytes / 1e6, p50_ms, p99_ms)

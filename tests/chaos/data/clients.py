@@ -30,7 +30,7 @@ TIMEOUT_MS: Final = 2_000
 WAIT_MS: Final = 200
 RETRY_S: Final = 0.05
 RECORDS_MAX: Final = 20
-LAST_ATTEMPTS_S: Final = 20.0
+LAST_ATTEMPTS_S: Final = 10.0
 """How long producers go on with their open batches after the run."""
 _NOTHING_DONE: Final = frozenset(
     (
@@ -60,6 +60,8 @@ class Attempt(NamedTuple):
 
     offset: int | None
     may_be_done: bool
+    is_alarming: bool = False
+    """The answer is one that nobody should get: the client stops."""
 
 
 class DataClients:
@@ -145,7 +147,7 @@ class _Producer(_Client):
         producer_id = await self._producer_id(until)
         sequences: Counter[int] = Counter()
         made = 0
-        while not until.is_set():
+        while not until.is_set() and not self._home.oddities:
             partition = self._dice.choice(partitions)
             count = self._dice.randint(1, RECORDS_MAX)
             values = tuple(f"{self._name}-{made + i}" for i in range(count))
@@ -184,6 +186,8 @@ class _Producer(_Client):
                 ended_ns = time.monotonic_ns()
                 return Send(self._name, partition, values, sent_ns, ended_ns, Fate.ACKNOWLEDGED, found.offset)
             may_be_done |= found.may_be_done
+            if found.is_alarming:
+                break
             await asyncio.sleep(RETRY_S * (1 + self._dice.random()))
         fate = Fate.UNKNOWN if may_be_done else Fate.FAILED
         return Send(self._name, partition, values, sent_ns, time.monotonic_ns(), fate)
@@ -204,17 +208,18 @@ class _Producer(_Client):
         if result.code is ErrorCode.NONE:
             return Attempt(result.base_offset, may_be_done=True)
         self._home.failed(self._metadata, result.code, node)
-        if result.code in _ALARMING:
+        is_alarming = result.code in _ALARMING
+        if is_alarming:
             what = f"{self._name} to {partition} with sequence {stamp.base_sequence}"
             self._home.oddities.append(f"{what}: {result.code.name}: {result.message}")
-        return Attempt(None, result.code not in _NOTHING_DONE)
+        return Attempt(None, result.code not in _NOTHING_DONE, is_alarming)
 
 
 class _Consumer(_Client):
     async def work(self, until: asyncio.Event, partitions: range) -> None:
         await self._topic(until)
         positions = dict.fromkeys(partitions, 0)
-        while not until.is_set():
+        while not until.is_set() and not self._home.oddities:
             partition = self._dice.choice(partitions)
             if self._dice.random() < 0.02:
                 positions[partition] = self._dice.randint(0, positions[partition])
@@ -243,7 +248,9 @@ class _Consumer(_Client):
         if fetched.code is not ErrorCode.NONE:
             self._home.failed(self._metadata, fetched.code, node)
             if fetched.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._home.oddities.append(f"{self._name} at {offset} of {partition}: {fetched.message}")
+                self._home.oddities.append(
+                    f"{self._name} at {offset} of {partition}: OFFSET_OUT_OF_RANGE {fetched.message}"
+                )
             return None
         values = tuple(_values(fetched.batches, offset, fetched.high_watermark))
         times = (asked_ns, answered_ns)

@@ -17,10 +17,12 @@ async def until_appended(cluster: ChaosCluster, clients: DataClients, partitions
     """Until each partition has acknowledged a batch that was sent after this call.
 
     Raises:
-        NotWell: with the partitions that have not.
+        NotWell: with the partitions that have not; at once if a client got an answer that nobody should get.
     """
     began_ns, deadline_s = time.monotonic_ns(), time.monotonic() + WELL_WITHIN_S
     while (waiting := set(range(partitions)) - clients.acknowledged_since(began_ns)) and not cluster.findings:
+        if clients.oddities:
+            raise NotWell("the clients have stopped: an answer was one that nobody should get")
         if time.monotonic() > deadline_s:
             codes = clients.codes.most_common(5)
             raise NotWell(
