@@ -79,7 +79,7 @@ class OurBrokers:
         return Latency(percentile(took_ms, 50), percentile(took_ms, 99))
 
     async def _produce(self, topic: str, words: Sequence[str]) -> list[dict[str, Any]]:
-        """What each producer has printed."""
+        """Runs the producers; returns the figures that they have printed."""
         command = (sys.executable, "-m", "benchmarks.replicas.our_producer", self._bootstrap(), topic, *words)
         processes = [await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE) for _ in range(PRODUCERS)]
         outputs = [(await process.communicate())[0] for process in processes]
