@@ -56,7 +56,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, NodeId
 
 NO_PRODUCER_ID: Final = -1
-TURN_PARTITIONS_MAX: Final = 500
+TURN_PARTITIONS_MAX: Final = 300
 """Maximum number of partitions that one `step` looks at: the owner's other work goes on between two steps."""
 _BROKER_TIMEOUT_MAX_MS: Final = 600_000
 _UNREACHED: Final = (FailureKind.NOT_CONNECTED, FailureKind.DISCONNECTED, FailureKind.TIMED_OUT)
