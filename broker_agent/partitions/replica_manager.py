@@ -243,7 +243,7 @@ class ReplicaManager:
             self._hosting.emit(Produced(token, ErrorCode.STORAGE_ERROR, message=text))
         return self._done(now_ms)
 
-    # --- fetches and questions-----------------------------------------------------------------------------------------
+    # --- fetches and questions -----------------------------------------------------------------------------------------
 
     def open_fetch(
         self,
@@ -373,6 +373,8 @@ class ReplicaManager:
 
     def _work(self, now_ms: int, wall_ms: int) -> Effects:
         for replica, reason in self._following.work(now_ms, wall_ms):
+            if replica.failure is not None:
+                continue  # an earlier error of this slice has stopped the whole directory
             if isinstance(reason, StopReplica):
                 self._failures.stop_replica(replica, reason.reason)
             elif self._failures.failed(replica, reason) is Scope.NOTHING:
