@@ -47,6 +47,9 @@ class BrokerLog:
         self._last: Batch | None = None
         """The last batch in memory."""
         self._controls: list[tuple[Offset, KRaftVersion | Voters]] = []
+        """The records about voters in memory."""
+        self._gone: list[tuple[Offset, KRaftVersion | Voters]] = []
+        """The records about voters below the place where the log has begun anew."""
 
     @property
     def end(self) -> Offset:
@@ -62,7 +65,7 @@ class BrokerLog:
 
     def control_records(self) -> Iterator[tuple[Offset, KRaftVersion | Voters]]:
         """Returns the records about voters, each with its offset, in order."""
-        return chain(self.disk.control_records(), self._controls)
+        return chain(self._gone, self.disk.control_records(), self._controls)
 
     def append(self, batches: Sequence[Batch]) -> None:
         """Appends batches, on disk or in memory.
@@ -108,7 +111,9 @@ class BrokerLog:
         last = self._last
         try:
             if last is not None and self._is_cut:
+                known = [*self.control_records()]
                 self.disk.reset_to(OffsetAndEpoch(last.end_offset, last.epoch), last.chain, last.last_timestamp_ms)
+                self._gone = known
                 self._tail.clear()
             while self._tail:
                 self.disk.append_batches((self._tail[0],))
@@ -124,6 +129,7 @@ class BrokerLog:
     def reset_to(self, start: OffsetAndEpoch, chain: bytes, timestamp_ms: int = 0) -> None:
         """Deletes everything, and begins the log at `start`, as `Log.reset_to`."""
         self._forget_tail()
+        self._gone.clear()
         self.disk.reset_to(start, chain, timestamp_ms)
 
     def _forget_tail(self) -> None:

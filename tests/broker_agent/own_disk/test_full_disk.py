@@ -27,6 +27,7 @@ Start = Callable[..., Process]
 LARGE = 70_000
 """More than the room that the file of a log has in advance."""
 PLENTY = 64 << 20
+MOVED = Voters((Voter(2, b"e" * 16, (Endpoint("CONTROLLER", "elsewhere", 9093),)),))
 
 
 @pytest.fixture
@@ -112,10 +113,9 @@ def test_voters_that_only_the_memory_has_are_known(history: History) -> None:
     follow(store, history)
     fill(disk)
     history.write(large_topic(1))
-    moved = Voters((Voter(2, b"e" * 16, (Endpoint("CONTROLLER", "elsewhere", 9093),)),))
-    history.write(moved)
+    history.write(MOVED)
     follow(store, history)
-    assert store.voters == moved
+    assert store.voters == MOVED
 
 
 def test_marks_on_a_full_disk_are_left_out_and_the_next_one_counts(history: History) -> None:
@@ -146,8 +146,10 @@ def test_the_memory_for_a_full_disk_is_bounded(history: History) -> None:
     log.append(tuple(decode_all(history.batches(0))))
     fill(disk)
     start = history.end
+    history.write(MOVED)
     for number in range(6):
         history.write(large_topic(number))
+    voters = [*log.control_records(), (start, MOVED)]
     log.append(tuple(decode_all(history.batches(start, 1 << 24))))
     assert (log.end, log.chain) == (history.end, history.chain_at(history.end))
     assert not log.write_tail()
@@ -157,6 +159,7 @@ def test_the_memory_for_a_full_disk_is_bounded(history: History) -> None:
     later = history.write(topic("b"))
     log.append(tuple(decode_all(history.batches(later))))
     assert log.disk.shape.end == history.end
+    assert [*log.control_records()] == voters, "a way back to the controllers"
 
 
 def test_batches_in_memory_are_held_to_the_same_rules(history: History) -> None:

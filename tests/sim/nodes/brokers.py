@@ -345,6 +345,9 @@ class SimBroker:
             return StoreBroken(str(e))
         except LogFormatError as e:
             return BatchesRefused(str(e))
+        if self.store.why_full:
+            self.cluster.coverage["broker with a full disk"] += 1
+            self.store.look_for_room()
         job = self.store.take_snapshot_job()
         if job is not None:
             job.run()
