@@ -4,8 +4,7 @@ An input is the message of a call whose request is known. A bad answer is a `Cal
 of the request and offsets that a client can use.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.message import DecodeError
 from quorum_rpc.v1 import common_pb2, partition_pb2
@@ -23,6 +22,7 @@ from clients.partition_values import (
     TopicIdPartition,
 )
 from metadata_log.format.data_batch import NO_STAMP
+from tests.fuzz.mutation import messages_mutated
 from tests.fuzz.target import Target
 
 TOPIC: Final = bytes(range(16))
@@ -103,14 +103,13 @@ def _take_id(data: bytes) -> None:
     assert messages.id_answer(partition_pb2.AllocateProducerIdResponse.FromString(data), "b1") >= 0
 
 
-_CALLS: Final[Sequence[tuple[str, Callable[[], list[bytes]], Callable[[bytes], Any]]]] = (
-    ("Append", _append_answers, _take_append),
-    ("FetchRecords", _fetch_answers, _take_fetch),
-    ("ListOffsets", _offset_answers, _take_offsets),
-    ("OffsetForLeaderEpoch", _epoch_answers, _take_epochs),
-    ("AllocateProducerId", _ids, _take_id),
-)
 TARGETS: Final = tuple(
-    Target(f"answer.PartitionService.{name}", samples, take, (CallFailed, DecodeError))
-    for name, samples, take in _CALLS
+    Target(f"answer.PartitionService.{name}", samples, take, (CallFailed, DecodeError), messages_mutated(message_type))
+    for name, message_type, samples, take in (
+        ("Append", partition_pb2.AppendResponse, _append_answers, _take_append),
+        ("FetchRecords", partition_pb2.FetchRecordsResponse, _fetch_answers, _take_fetch),
+        ("ListOffsets", partition_pb2.ListOffsetsResponse, _offset_answers, _take_offsets),
+        ("OffsetForLeaderEpoch", partition_pb2.OffsetForLeaderEpochResponse, _epoch_answers, _take_epochs),
+        ("AllocateProducerId", partition_pb2.AllocateProducerIdResponse, _ids, _take_id),
+    )
 )
