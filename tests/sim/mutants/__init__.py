@@ -20,6 +20,7 @@ survives shows a law that is not checked, or a fault that never happens at the r
     placement   on how many brokers, and in which racks, a partition is placed
     policies    what policies are asked, and whether they are obeyed
     brokers     registrations, fencing, sessions, leases, partitions, what brokers are given
+    replicas    replicated partitions: leaders, followers, logs
 
     broker_processes    what a broker makes of that
 """
@@ -37,6 +38,7 @@ from tests.sim.mutants.features import FEATURES
 from tests.sim.mutants.leaderships import LEADERSHIPS
 from tests.sim.mutants.links import LINKS
 from tests.sim.mutants.modes import MODES
+from tests.sim.mutants.partitions.replicas import REPLICAS
 from tests.sim.mutants.patching import Mutant
 from tests.sim.mutants.placement import PLACEMENT
 from tests.sim.mutants.policies import POLICIES
@@ -67,6 +69,7 @@ MUTANTS: dict[str, Mutant] = {
     **FEATURES,
     **TRANSACTIONS,
     **SKIPS,
+    **REPLICAS,
 }
 
 

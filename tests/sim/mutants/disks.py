@@ -24,7 +24,7 @@ from quorum.runtime.applier import Applier
 from quorum.runtime.image.state_machine import Mark, StateMachine
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.jobs import FlushJob, Job, LoadSnapshotJob
-from snapshots import reader, writer
+from snapshots import loader, reader, writer
 from snapshots.format import SnapshotMeta
 from snapshots.writer import SnapshotInfo, SnapshotWriter
 from tests.sim.mutants.patching import Mutant, patched
@@ -91,6 +91,12 @@ def _write_with_the_own_time(directory: MemoryDirectory, meta: SnapshotMeta, ima
 
 def _check_nothing(footer: SnapshotFooter, count: int, digest: bytes, path: str, position: int) -> None:
     pass
+
+
+@contextmanager
+def _verify_no_digest() -> Iterator[None]:
+    with patched(reader, "check_sums", _check_nothing), patched(loader, "check_sums", _check_nothing):
+        yield
 
 
 def _mark_what_is_proposed(self: StateMachine, end: OffsetAndEpoch, image: MetadataImage) -> Mark:
@@ -188,7 +194,7 @@ DISKS: dict[str, Mutant] = {
     ),
     "snapshot-digest-not-verified": Mutant(
         "a snapshot whose CRCs and chain are right is believed, whatever its digest says",
-        lambda: patched(reader, "_check_sums", _check_nothing),
+        _verify_no_digest,
     ),
     "snapshot-of-its-writers-time": Mutant(
         "each node's snapshot bears that node's own time",
