@@ -244,6 +244,8 @@ class DataPlane:
                     out = self.tallies.replication_bytes_out if fetch.is_follower else self.tallies.bytes_out
                     out.add(bytes_of(answer))
                     return answer
+                if news.is_set():  # there is more to look at: other tasks run before the next slice
+                    await asyncio.sleep(0)
                 await news.wait()
         finally:
             del self._parked[opened]

@@ -8,7 +8,7 @@
 A stray log is not deleted: after a recovery of the controllers a topic may be missing by accident, and only an operator can know.
 
 *A log that was there before is never made anew* for a member of the ISR. The controllers record a directory only after the log
-was made. So a recorded log that is not there was lost. An empty log in its place could be elected, without the committed records.
+was made. So a recorded log that is nowhere was lost, or its disk is away. An empty log in its place could be elected.
 """
 
 from typing import assert_never
@@ -101,10 +101,10 @@ class Assigning:
         if directory.failed is not None:
             replica.failure, replica.is_lost = f"the log directory is offline: {directory.failed}", True
             return
-        if place not in directory.places and assignment.directory == directory.id and hosting.me in assignment.isr:
+        if place not in directory.places and assignment.directory is not None and hosting.me in assignment.isr:
             text = (
-                f"the log of {place.name} in {directory.files.path_text} is gone. An empty log would lose records, so "
-                "none was made. Find out who removed it; if the disk is lost, start this broker with a new log directory"
+                f"the log of {place.name} is in no log directory of this broker. An empty log would lose records, so "
+                "none was made. Bring its disk back; if that is lost, let another replica lead (an unclean election)"
             )
             self._failures.stop_replica(replica, DiskFailed(text))
             return

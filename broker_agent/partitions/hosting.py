@@ -6,6 +6,7 @@ decides, and else the directory with the fewest replicas:
     1. orders-0 is recorded in directory A: the log is opened there.
     2. orders-1 has no record, and directory B has a log of it: a crash came before the record. B is used, and told again.
     3. orders-2 is new. A has 7 replicas, and B has 5: its log is made in B.
+    4. orders-3 is recorded in A, and an operator has moved its log to B: B is used, and told.
 """
 
 import random
@@ -59,8 +60,11 @@ class Hosting:
 
     def choose(self, place: ReplicaPlace, recorded: Uuid | None) -> HostedDirectory | None:
         """Return the directory for a replica; None if no directory works. The recorded directory may have failed."""
-        if recorded is not None and recorded in self.directories:
-            return self.directories[recorded]
+        home = None if recorded is None else self.directories.get(recorded)
+        if home is not None and (home.failed is not None or place in home.places):
+            return home
         online = list(self.online())
         having = [each for each in online if place in each.places]
+        if home is not None and not having:
+            return home
         return min(having or online, key=lambda each: len(each.places), default=None)

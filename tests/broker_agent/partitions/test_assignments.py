@@ -88,6 +88,19 @@ def test_a_log_that_exists_decides_the_directory_and_is_told() -> None:
     assert again.values() == [20]
 
 
+def test_a_log_that_was_moved_is_used_where_it_is() -> None:
+    disks = {A: MemoryDirectory("/a"), B: MemoryDirectory("/b")}
+    first = Broker(101, {B: disks[B]})
+    first.lead()
+    first.append()
+    first.run()
+    again = Broker(101, {A: disks[A], B: disks[B].kill()})
+    again.assign(assigned(101, 101, 2, isr=(101,), directory=A))
+    again.run()
+    assert again.said == [AssignDirectory(place(), B)]
+    assert again.values() == [20]
+
+
 def test_a_recorded_directory_is_not_told_again() -> None:
     first = Broker()
     first.lead()

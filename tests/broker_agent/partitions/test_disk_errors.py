@@ -207,6 +207,15 @@ def test_a_log_that_is_gone_is_not_made_anew_for_a_member_of_the_isr() -> None:
     assert it.code(it.append()) is ErrorCode.STORAGE_ERROR
 
 
+@pytest.mark.parametrize("recorded", [B, LOST_DIRECTORY])
+def test_a_member_of_the_isr_whose_directory_is_away_does_not_begin_empty(recorded: bytes) -> None:
+    """The last member of an ISR stays in it. Told to be in directory A, it would lead at once, without a record."""
+    it = Broker()
+    it.assign(assigned(101, None, 2, isr=(101,), directory=recorded))
+    assert it.work == []
+    assert AssignDirectory(place(), A) not in it.said
+
+
 def test_a_log_that_is_gone_is_made_anew_outside_of_the_isr() -> None:
     it = Broker(102)
     it.assign(assigned(102, 101, isr=(101,), directory=A))
