@@ -174,6 +174,22 @@ async def test_a_fetch_waits_and_is_woken_by_an_append(tmp_path: Path) -> None:
         assert (await patient).partitions[0].batches
 
 
+async def test_a_fetch_whose_client_went_away_is_forgotten(tmp_path: Path) -> None:
+    """Nothing waits for its time any more: a client that comes and goes costs no memory."""
+    async with hosted(tmp_path) as broker:
+        await leading(broker)
+        manager = broker.data_plane.manager
+        dropped: list[None] = []
+        drop = manager.drop_fetch
+        manager.drop_fetch = lambda fetch: dropped.append(drop(fetch))  # type: ignore[method-assign]
+        fetching = broker.stub.FetchRecords(fetch_of(max_wait_ms=60_000))
+        await until(lambda: broker.data_plane.fetches_waiting == 1)
+        fetching.cancel()
+
+        await until(lambda: broker.data_plane.fetches_waiting == 0)
+        assert len(dropped) == 1
+
+
 async def test_the_client_of_a_follower_hears_who_leads(tmp_path: Path) -> None:
     """With its epoch (KIP-951); a topic that is not there has an error of its own."""
     async with hosted(tmp_path) as broker:
