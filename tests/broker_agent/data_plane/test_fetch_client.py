@@ -33,12 +33,15 @@ needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="no c
 async def client_of(
     source: Hosted, tls: TlsFiles | None = None, listener: str = "PLAINTEXT"
 ) -> AsyncIterator[FetchClient]:
-    """Broker 2 with the files `tls`, whose metadata know broker 1."""
-    endpoints = (Endpoint("OTHER", "127.0.0.1", 1), Endpoint("PLAINTEXT", "127.0.0.1", source.port))
-    image = SimpleNamespace(brokers={ME: SimpleNamespace(endpoints=endpoints)})
+    """Broker 2 with the files `tls`, whose metadata know broker 1: at the present port of `source`."""
+
+    def image() -> SimpleNamespace:
+        endpoints = (Endpoint("OTHER", "127.0.0.1", 1), Endpoint("PLAINTEXT", "127.0.0.1", source.port))
+        return SimpleNamespace(brokers={ME: SimpleNamespace(endpoints=endpoints)})
+
     names = None if tls is None else NodeNames(CLUSTER)
     async with Dialer(tls) as dialer:
-        yield FetchClient(OTHER, dialer, names, lambda: image, listener)  # type: ignore[arg-type,return-value]
+        yield FetchClient(OTHER, dialer, names, image, listener)  # type: ignore[arg-type]
 
 
 async def test_a_follower_gets_what_its_leader_has(tmp_path: Path) -> None:
@@ -74,6 +77,24 @@ async def test_a_broker_without_an_address_cannot_be_asked(tmp_path: Path) -> No
         async with client_of(leader, listener="INTERNAL") as follower:
             with pytest.raises(CallFailed, match="no listener 'INTERNAL'"):
                 await follower.fetch(ME, FULL, 0, LIMITS, 10)
+
+
+async def test_a_source_that_moved_is_asked_at_its_new_address(tmp_path: Path) -> None:
+    """The address is looked up in the metadata for each request: no restart, and no wait for the old address to fail."""
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    async with hosted(tmp_path / "old") as old, hosted(tmp_path / "new") as new:
+        for place in (old, new):
+            await place.write(*orders(1))
+            await place.leads(0)
+        await new.stub.Append(append_of(0, acks=1))
+        source = SimpleNamespace(port=old.port)
+        async with client_of(source) as follower:  # type: ignore[arg-type]
+            before = await follower.fetch(ME, FULL, 0, LIMITS, 10)
+            source.port = new.port
+            after = await follower.fetch(ME, FULL, 0, LIMITS, 10)
+
+    assert [[len(each.batches) for _, each in answer.answers] for answer in (before, after)] == [[0], [1]]
 
 
 async def test_a_source_that_is_gone_is_a_failed_call(tmp_path: Path) -> None:
