@@ -41,12 +41,12 @@ from clients.producer.effects import (
     AskProducerId,
     Delivered,
     NotDelivered,
-    NoteLeaderEpoch,
     NoteStale,
     ProducerEffects,
     SendAppend,
 )
 from clients.producer.errors import MayHaveBeenWritten, NotWritten, ProducerClosed, SendError
+from clients.producer.leaders import doubt_hint, leader_of, meet_hint
 from clients.producer.nodes import Nodes
 from clients.producer.outcomes import Outcome, outcome_of_failure, outcome_of_result
 from clients.producer.partition_queue import PartitionQueue
@@ -67,13 +67,6 @@ class _Asked(NamedTuple):
 
     node_id: NodeId
     batches: tuple[tuple[PartitionQueue, Batch, Epoch | None], ...]
-
-
-class _Leader(NamedTuple):
-    """The leader to send to, and the leader epoch to send along; None: any."""
-
-    node_id: NodeId
-    leader_epoch: Epoch | None
 
 
 class ProducerCore:
@@ -192,7 +185,7 @@ class ProducerCore:
         if deadline_ms is None:
             return None
         self._schedule.watch(queue, deadline_ms)
-        leader = self._meet_leader(queue)
+        leader = leader_of(queue, self._cluster)
         if self.producer_id is None:
             return None
         if leader is None:
@@ -207,25 +200,6 @@ class ProducerCore:
             self._schedule.look_at_ms(queue, next_ms)
             return None
         return leader.node_id
-
-    def _meet_leader(self, queue: PartitionQueue) -> _Leader | None:
-        """Returns the partition's leader by the view, or by a broker's hint that is later (KIP-951)."""
-        view = self._cluster.partitions.get(queue.key)
-        topic_id = self._cluster.topic_ids.get(queue.key.topic)
-        if view is None or topic_id is None:
-            return None
-        queue.meet_topic(topic_id)
-        if queue.topic_id != topic_id:
-            return None  # a batch for the deleted topic is in flight
-        hint, nodes = queue.hint, self._cluster.nodes
-        if hint is not None and hint.leader_epoch > _known(view.leader_epoch):
-            if hint.leader_id is not None and hint.leader_id in nodes:
-                return _Leader(hint.leader_id, hint.leader_epoch)
-        else:
-            queue.hint = None
-        if view.leader_id is None or view.leader_id not in nodes:
-            return None
-        return _Leader(view.leader_id, view.leader_epoch)
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
@@ -243,7 +217,7 @@ class ProducerCore:
         chosen: list[tuple[PartitionQueue, Batch, Epoch | None]] = []
         size = 0
         for queue in list(queues):
-            leader = self._meet_leader(queue)
+            leader = leader_of(queue, self._cluster)
             linger_ms = self.records.linger_ms(queue, is_crowded=self.is_crowded)
             batch = None if leader is None else queue.next_batch(leader.leader_epoch, now_ms, linger_ms)
             if leader is None or batch is None:
@@ -293,8 +267,8 @@ class ProducerCore:
             outcome = outcome_of_result(result)
             if result.code in STALE:
                 stale[result.code] = None
-            _doubt_hint(queue, leader_epoch)
-            effects += self._meet_hint(queue, result, leader_epoch)
+                doubt_hint(queue, leader_epoch)
+            effects += meet_hint(queue, result, leader_epoch)
             effects += self._not_acked(queue, batch, outcome, now_ms)
         return effects + [NoteStale(code, asked.node_id) for code in stale]
 
@@ -311,7 +285,7 @@ class ProducerCore:
         outcome = outcome_of_failure(failure)
         for queue, batch, leader_epoch in asked.batches:
             self._schedule.look_at((queue,))
-            _doubt_hint(queue, leader_epoch)
+            doubt_hint(queue, leader_epoch)
             effects += self._not_acked(queue, batch, outcome, now_ms)
         return effects
 
@@ -323,14 +297,6 @@ class ProducerCore:
         if failed is None or was_told:
             return []
         return [self._failed(failed, outcome.code, "the broker has refused it")]
-
-    def _meet_hint(self, queue: PartitionQueue, result: Appended, leader_epoch: Epoch | None) -> ProducerEffects:
-        hint = result.current_leader
-        if hint is None or result.place.topic_id != queue.topic_id or hint.leader_epoch <= _known(leader_epoch):
-            return []
-        if queue.hint is None or hint.leader_epoch > queue.hint.leader_epoch:
-            queue.hint = hint
-        return [NoteLeaderEpoch(queue.key, hint.leader_epoch, queue.topic_id)]
 
     # --- the producer's id -------------------------------------------------------------------------------------------
 
@@ -373,18 +339,6 @@ class ProducerCore:
             code, f"a record for {name}: {why}; {known}{last}", *batch.key
         )
         return NotDelivered(batch.key, error, batch.tokens)
-
-
-def _doubt_hint(queue: PartitionQueue, leader_epoch: Epoch | None) -> None:
-    """Forgets a hint that has led to a failure: the next attempt goes by the view. After `quorum recover` leader epochs begin
-    anew, and the view would never reach the epoch of an old hint."""
-    if queue.hint is not None and queue.hint.leader_epoch == leader_epoch:
-        queue.hint = None
-
-
-def _known(epoch: Epoch | None) -> Epoch:
-    """Returns an epoch to compare with others; an unknown epoch is older than any other."""
-    return -1 if epoch is None else epoch
 
 
 def _append_batch(queue: PartitionQueue, batch: Batch, leader_epoch: Epoch | None) -> AppendBatch:

@@ -251,6 +251,9 @@ def test_a_hint_that_leads_nowhere_is_forgotten() -> None:
     driver.send("one")
     driver.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=CurrentLeader(2, 9))
     assert [(each.node_id, only_batch(each).leader_epoch) for each in driver.sent] == [(2, 9)]
+    driver.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+    driver.run(500)
+    assert [each.node_id for each in driver.sent] == [2], "broker 2 answers as the leader"
     driver.refuse(ErrorCode.UNKNOWN_LEADER_EPOCH)
     driver.run(500)
     assert [(each.node_id, only_batch(each).leader_epoch) for each in driver.sent] == [(1, 1)]
