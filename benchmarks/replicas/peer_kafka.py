@@ -27,7 +27,7 @@ BROKERS = (1, 2, 3)
 CONTROLLER = 100
 HEAP = "-Xmx384m"
 CLIENT_HEAP = "-Xmx256m"
-START_S = 60.0
+START_S = 180.0
 PROBE = Path(__file__).with_name("RecoveryProbe.java")
 PACED = Path(__file__).with_name("PacedProducer.java")
 PRODUCERS = 2
@@ -200,7 +200,7 @@ class KafkaCluster:
         assert process.stdout is not None
         rates: list[float] = []
         try:
-            async with asyncio.timeout(WINDOW_S * (windows + 4)):
+            async with asyncio.timeout(START_S + WINDOW_S * windows):
                 while len(rates) <= windows:
                     line = await process.stdout.readline()
                     if not line:
@@ -234,7 +234,7 @@ class KafkaCluster:
         )  # fmt: skip
         assert process.stdin is not None and process.stdout is not None
         try:
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(START_S):
                 while (line := await process.stdout.readline()) != b"ready\n":
                     if not line:
                         raise KafkaError("the probe of Kafka's recovery ended before it was ready")
