@@ -59,7 +59,7 @@ class Telling:
             manager.registered(epoch)
         news = self._news(image, is_whole=epoch != self._broker_epoch)
         self._broker_epoch = epoch
-        for topic_id in {each.topic_id for each in self._assignments.values()}:
+        for topic_id in sorted({each.topic_id for each in self._assignments.values()}):
             config = topic_config(image, topic_id)
             if config is not None and self._configs.get(topic_id) != config:
                 self._configs[topic_id] = config
