@@ -18,10 +18,11 @@ import asyncio
 import json
 import math
 import os
+import signal
 import statistics
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -120,6 +121,13 @@ async def _loads(rounds: int, seconds: float, ours: OurBrokers, kafka: KafkaClus
     return rows + _rows(f"{PACED_PER_SECOND} single records of {PACED_BYTES:,} B a second", found)
 
 
+async def until_terminated(work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+    """`work`; a SIGTERM cancels it, so that no server is left behind."""
+    task = asyncio.get_running_loop().create_task(work)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
+
+
 def _peer(directory: Path) -> KafkaCluster | None:
     try:
         find_jars()
@@ -191,7 +199,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     arguments = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="metaquorum-bench-") as directory:
-        found = asyncio.run(measure(Path(directory), arguments))
+        found = asyncio.run(until_terminated(measure(Path(directory), arguments)))
     if arguments.output == "json":
         print(json.dumps(found, indent=2))
     else:
