@@ -56,7 +56,7 @@ def dev() -> None:
 @click.option(
     "--data-plane",
     type=click.Choice(("none", "partitions")),
-    help="none (default): brokers without records. partitions: brokers that store and serve records.",
+    help="partitions (default): brokers that store and serve records. none: brokers without records.",
 )
 @click.option(
     "--base-port",
@@ -126,7 +126,7 @@ def up(
                 controllers=3 if controllers is None else controllers,
                 brokers=3 if brokers is None else brokers,
                 racks=racks or 0,
-                data_plane=data_plane or "none",
+                data_plane=data_plane or "partitions",
                 base_port=base_port,
                 controller_settings=dict(pairs(controller_settings)),
                 broker_settings=dict(pairs(broker_settings)),
