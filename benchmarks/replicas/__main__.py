@@ -173,7 +173,7 @@ def show(found: dict[str, Any]) -> None:
         ratio = "" if row["side"] == OURS else f"{row['ratio']:.2f} x"
         table.add_row(row["load"], row["side"], row["acknowledged"], *figures, ratio)
     if found["appends"]:
-        Console().print(table)
+        Console(width=150).print(table)
     if not found["recovery"]:
         return
     table = Table(title="kill -9 of the leader of all partitions, until each acknowledges an append again")
@@ -183,7 +183,7 @@ def show(found: dict[str, Any]) -> None:
         table.add_row(
             row["side"], f"{row['partitions']:,}", *(f"{row[key]:.2f}" for key in ("first_s", "p50_s", "last_s"))
         )
-    Console().print(table)
+    Console(width=150).print(table)
 
 
 def main(words: Sequence[str] | None = None) -> int:
