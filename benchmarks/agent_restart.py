@@ -180,9 +180,9 @@ def show(restarts: list[Restart], title: str) -> None:
     reached = "yes" if median_s <= AIM_S else "no"
     table.add_row("P8 until its cache serves", f"{median_s:.2f} s", f"{max(serves):.2f} s", f"<= {AIM_S:g} s", reached)
     for what, unit, figures in (
-        ("its CPU time until then", "s", [each.cpu_s for each in restarts]),
+        ("its CPU time until it serves", "s", [each.cpu_s for each in restarts]),
         ("until it listens", "s", [each.listens_s for each in restarts]),
-        ("its CPU time until then", "s", [each.listens_cpu_s for each in restarts]),
+        ("its CPU time until it listens", "s", [each.listens_cpu_s for each in restarts]),
         ("resident memory", "MB", [each.resident_mb for each in restarts]),
         ("longest wait of a client", "ms", [each.longest_wait_ms for each in restarts]),
     ):

@@ -2,7 +2,8 @@
 
 1  Producer p0 sends the values p0-1 and p0-2 as sequences 0 and 1 of orders-0 to broker 101. The answer is lost.
 2  p0 sends the batch again, to broker 102, which leads now. It is in the log already, and the answer has its old offset.
-3  p0 sends the next batch. Up to `IN_FLIGHT` batches of one partition are under way.
+3  p0 sends the next batch. Up to `IN_FLIGHT` batches of one partition are under way, counted from the oldest one without an answer:
+   a leader remembers the last five batches of a producer, and refuses the repetition of an older one.
 """
 
 import random
@@ -29,7 +30,8 @@ TIMEOUT_MS = 1_500
 class Sent:
     """A batch that is not acknowledged yet."""
 
-    def __init__(self, records: RecordSet, stamp: ProducerStamp) -> None:
+    def __init__(self, number: int, records: RecordSet, stamp: ProducerStamp) -> None:
+        self.number = number
         self.records = records
         self.stamp = stamp
         self.attempt = 0
@@ -42,7 +44,14 @@ class Stream:
     def __init__(self, place: Place) -> None:
         self.place = place
         self.sequence = 0
+        self.batches = 0
+        """How many batches were begun."""
         self.unacknowledged: list[Sent] = []
+
+    @property
+    def has_room(self) -> bool:
+        """True if another batch may follow the oldest one without an answer."""
+        return not self.unacknowledged or self.batches - self.unacknowledged[0].number < IN_FLIGHT
 
 
 class Router:
@@ -85,7 +94,7 @@ class SimProducer:
         """Sends what is due; with `more`, another batch to this partition first."""
         if more:
             stream = self._streams.setdefault(place, Stream(place))
-            if len(stream.unacknowledged) < IN_FLIGHT:
+            if stream.has_room:
                 self._write(stream)
         for stream in [*self._streams.values()]:
             if not self.cluster.laws.partitions.exists(stream.place):
@@ -101,7 +110,8 @@ class SimProducer:
         records = pack_records([DataRecord(wall_ms, None, value) for value in values])
         stamp = ProducerStamp(self.producer_id, 0, stream.sequence) if self.acks is Acks.ALL else NO_STAMP
         stream.sequence += count
-        stream.unacknowledged.append(Sent(records, stamp))
+        stream.unacknowledged.append(Sent(stream.batches, records, stamp))
+        stream.batches += 1
 
     def _send_due(self, stream: Stream) -> None:
         """In order: a batch is sent again together with all that follow it."""
