@@ -25,7 +25,7 @@ from broker_agent.partitions.throttle import UNLIMITED
 from broker_agent.publishing.assignment_feed import AssignmentFeed
 from broker_agent.publishing.assignments import ResumePoint, WholeSet
 from broker_agent.publishing.publishers import ImageUpdate
-from metadata_log.format.ids import NodeId, Offset, Uuid
+from metadata_log.format.ids import NodeId, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 
 ASSIGNMENTS_SLICE: Final = 50
@@ -72,21 +72,27 @@ class MetadataInputs:
         self._configs = TopicConfigs()
         self._rates = (UNLIMITED, UNLIMITED)
         self._registered_as: int | None = None
-        self._carried_out: Offset | None = None
-        """The manager has the assignments of the image at this offset."""
-        self._needed: Offset | None = None
+        self._carried_out: ResumePoint | None = None
+        """The manager has the assignments of the image at this point."""
+        self._needed: ResumePoint | None = None
         """The end of the last image that came while this broker might not serve."""
 
     @property
     def has_caught_up(self) -> bool:
         """True if the manager knows all assignments that came while this broker had no lease."""
-        return self._needed is None or (self._carried_out is not None and self._carried_out >= self._needed)
+        done, needed = self._carried_out, self._needed
+        if done is None or needed is None:
+            return needed is None
+        return (
+            done.generation == needed.generation and done.offset >= needed.offset
+        )  # offsets begin anew in a generation
 
     def note(self, update: ImageUpdate) -> None:
         """Notes an image at its swap, before the broker can have a lease for it. A subscriber of `Publishers`."""
-        offset = update.after.offset
-        if not self._broker.may_serve() or (self._needed is not None and offset < self._needed):
-            self._needed = offset
+        point, needed = ResumePoint(update.generation, update.after.offset), self._needed
+        is_behind = needed is not None and (point.generation != needed.generation or point.offset < needed.offset)
+        if is_behind or not self._broker.may_serve():
+            self._needed = point
 
     async def take(self, update: ImageUpdate) -> None:
         """Takes brokers and configs of an image. A subscriber of `Publishers`."""
@@ -121,7 +127,7 @@ class MetadataInputs:
             reading = self._feed.read(point)
             if reading is None or not reading[0]:
                 if reading is not None:
-                    self._carried_out = reading[1].offset
+                    self._carried_out = reading[1]
                 if self._feed.has_ended:
                     return
                 await self._feed.changed()
@@ -135,7 +141,7 @@ class MetadataInputs:
                     self._configure(image, topic_id)
                 self._carry_out(self._manager.assign(some, self._now_ms()))
                 await asyncio.sleep(0)
-            self._carried_out = point.offset
+            self._carried_out = point
 
     def _register(self) -> None:
         epoch = self._broker.broker_epoch

@@ -161,7 +161,9 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
             if found.offset is not None:
                 told.offset, told.timestamp_ms = found.offset, found.timestamp_ms
 
-        await self._answer_all(context, lambda: offset_questions(request), answer)
+        has_times = any(each.WhichOneof("wanted") == "timestamp_ms" for each in request.partitions)
+        slice_size = 1 if has_times else QUESTIONS_SLICE  # a time may cost the reading of a segment
+        await self._answer_all(context, lambda: offset_questions(request), answer, slice_size)
         return response
 
     async def OffsetForLeaderEpoch(  # noqa: N802
@@ -181,13 +183,17 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         return response
 
     async def _answer_all(
-        self, context: Any, questions: Callable[[], Iterable[Any]], answer: Callable[[Any], None]
+        self,
+        context: Any,
+        questions: Callable[[], Iterable[Any]],
+        answer: Callable[[Any], None],
+        slice_size: int = QUESTIONS_SLICE,
     ) -> None:
         try:
             self._check_lease()
             for index, each in enumerate(questions()):
                 answer(each)
-                if index % QUESTIONS_SLICE == QUESTIONS_SLICE - 1:
+                if index % slice_size == slice_size - 1:
                     await asyncio.sleep(0)
             self._check_lease()
         except Refusal as e:

@@ -6,10 +6,11 @@
 """
 
 from collections.abc import Hashable
-from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from heapq import heapify, heappop, heappush
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
+_OLD_MAX: Final = 64
 
 
 class Agenda(Generic[T]):
@@ -38,8 +39,11 @@ class Agenda(Generic[T]):
                 self.set(item, at_ms)
 
     def drop(self, item: T) -> None:
-        """Forget the item's time."""
+        """Forget the item's time. Old entries are at most half of a large heap: they keep their items in memory."""
         self._times.pop(item, None)
+        if len(self._heap) > 2 * len(self._times) + _OLD_MAX:
+            self._heap = [each for each in self._heap if self._times.get(each[2]) == each[0]]
+            heapify(self._heap)
 
     def due(self, now_ms: int) -> T | None:
         """Take the item with the earliest time at or before `now_ms`; None if there is none."""

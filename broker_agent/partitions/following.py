@@ -257,6 +257,10 @@ class Following:
         else:
             self._due.set(key, wanted.until_ms)
 
+    def ask_no_more(self) -> None:
+        """Drop the requests that may be sent: this broker stops."""
+        self._ready.clear()
+
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When `work` and `ask` are due."""
         return now_ms if self._queue or self._ready else self._due.next_ms()

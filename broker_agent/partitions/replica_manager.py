@@ -199,7 +199,11 @@ class ReplicaManager:
         replica = self._flushes.ended(flush)
         if replica is None:
             return
-        flush.log.complete_flush(flush.ticket)
+        try:
+            flush.log.complete_flush(flush.ticket)
+        except (OSError, FlushFailed) as e:  # the note of the flushed end could not be written
+            self._failures.failed(replica, e)
+            return
         self._flushes.need(replica)
         if replica.leader is not None:
             self._leading.log_changed(replica, now_ms)
@@ -383,6 +387,7 @@ class ReplicaManager:
 
     def _done(self, now_ms: int) -> Effects:
         if self._is_stopping:
+            self._following.ask_no_more()
             self._end()
         else:
             self._following.ask(now_ms)

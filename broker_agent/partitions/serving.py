@@ -86,6 +86,7 @@ class Serving:
         self._due.drop(fetch)
         if fetch.watcher.fetch is fetch:
             fetch.watcher.fetch = None
+        fetch.answers, fetch.named = {}, {}  # their records must not stay in memory as long as the caller's token
         if fetch.context.session_id == NO_SESSION:
             self._watchers.end(fetch.watcher)
 
@@ -109,13 +110,14 @@ class Serving:
         if not self._is_ready(fetch, is_first=is_first) and now_ms < fetch.deadline_ms:
             self._due.set(fetch, fetch.deadline_ms)
             return None
+        answers = fetch.answers
         self._end(fetch)
         fetch.watcher.todo.update(fetch.later)
-        for place, answer in fetch.answers.items():
+        for place, answer in answers.items():
             if answer.batches or answer.diverged is not None or answer.error is not ErrorCode.NONE:
                 # The fetcher may drop the answer, and then ask for the same place again without a word in its request.
                 fetch.watcher.todo[place] = None
-        return fetch.context.answer(fetch.answers)
+        return fetch.context.answer(answers)
 
     def _is_ready(self, fetch: OpenFetch, *, is_first: bool) -> bool:
         """True if the fetch is to be answered before its deadline."""

@@ -61,7 +61,10 @@ class Watchers:
         for place in list(watcher.places):
             self.unwatch(place, watcher)
         if watcher.follower_id is not None:
-            self._sessions.get(watcher.follower_id, {}).pop(watcher, None)
+            sessions = self._sessions.get(watcher.follower_id, {})
+            sessions.pop(watcher, None)
+            if not sessions:
+                self._sessions.pop(watcher.follower_id, None)
 
     # --- new leaders -------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """Errors of disks: nothing stops, or the replica, its log directory, or the broker, in this order."""
 
+import errno
+
 import pytest
 
 from broker_agent.partitions.effects import (
@@ -14,6 +16,8 @@ from broker_agent.partitions.effects import (
 from broker_agent.replica.fetch_sessions import SessionAnswer
 from broker_agent.replica.follower import PartitionAnswer
 from broker_agent.replica.high_watermarks import read_high_watermarks
+from broker_agent.replica.partition_log import PartitionLog
+from metadata_log.disk.flush_ticket import FlushTicket
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import LOST_DIRECTORY
 from tests.broker_agent.partitions.brokers import WALL_MS, A, B, Broker, assigned, place, replicate
@@ -128,6 +132,36 @@ def test_damage_stops_its_own_replica_which_is_told_to_be_lost() -> None:
     token = again.append(at=place(1))
     again.run()
     assert again.code(token) is ErrorCode.NONE
+
+
+def test_a_flushed_end_that_cannot_be_noted_stops_its_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records are durable, and the file that says so cannot be written: the other directory goes on."""
+
+    def read_only(self: PartitionLog, ticket: FlushTicket) -> bool:
+        raise OSError(errno.EROFS, "the file system is read-only")
+
+    it = Broker(101, two_disks())
+    it.lead()
+    it.lead(at=place(1))
+    token = it.append()
+    with monkeypatch.context() as broken:
+        broken.setattr(PartitionLog, "complete_flush", read_only)
+        it.run()
+    assert it.code(token) is not ErrorCode.NONE
+    assert [each.directory for each in it.said if isinstance(each, DirectoryFailed)] == [it.replica().directory_id]
+    other = it.append(at=place(1))
+    it.run()
+    assert it.code(other) is ErrorCode.NONE
+
+
+def test_a_broker_that_stops_has_nothing_due() -> None:
+    """Its followers have requests that might be sent: they are dropped, and no timer spins."""
+    _, follower = pair()
+    follower.take(follower.manager.stop(follower.now_ms))
+    follower.run()
+    assert follower.said[-1] == Stopped()
+    due_ms = follower.manager.next_deadline_ms(follower.now_ms)
+    assert due_ms is None or due_ms > follower.now_ms
 
 
 def test_a_failed_flush_stops_all_replicas_of_its_directory() -> None:

@@ -326,3 +326,15 @@ def test_a_fetch_whose_caller_went_away_is_never_woken() -> None:
     it.it.append(at=place(0))
     it.it.pass_ms(1_000)
     assert it.it.woken == []
+
+
+def test_an_answered_fetch_keeps_no_records_in_memory() -> None:
+    """Its caller keeps the object as a token, for as long as a client may wait."""
+    it = Broker()
+    it.lead()
+    it.append(3)
+    it.run()
+    fetch = it.open_fetch(SessionRequest(0, -1, ((place(), PartitionFetch(0, -1, -1)),)))
+    answer = it.poll(fetch)
+    assert answer is not None and answer.answers[0][1].batches
+    assert not fetch.answers
