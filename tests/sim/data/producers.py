@@ -2,8 +2,8 @@
 
 1  Producer p0 sends the values p0-1 and p0-2 as sequences 0 and 1 of orders-0 to broker 101. The answer is lost.
 2  p0 sends the batch again, to broker 102, which leads now. It is in the log already, and the answer has its old offset.
-3  p0 sends the next batch. Up to `IN_FLIGHT` batches of one partition are under way, counted from the oldest one without an answer:
-   a leader remembers the last five batches of a producer, and refuses the repetition of an older one.
+3  p0 sends the next batch. Up to `IN_FLIGHT` batches of one partition are under way, counted from the oldest one without an
+   answer: a leader remembers the last five batches of a producer, and refuses the repetition of an older one.
 """
 
 import random
