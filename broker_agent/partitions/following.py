@@ -145,12 +145,19 @@ class Following:
     # --- the logs ----------------------------------------------------------------------------------------------------
 
     def work(self, now_ms: int, wall_ms: int) -> list[Stumbled]:
-        """Do one slice of the work on the logs; return the failures."""
+        """Do one slice of the work on the logs; return the failures.
+
+        Work that waits for the disk ends the slice: after a failover one answer may truncate hundreds of logs, each of which costs
+        two fsyncs, and the owner's thread also keeps the lease.
+        """
         stumbled: list[Stumbled] = []
         for _ in range(min(len(self._queue), self._hosting.config.slice_max)):
             replica = self._queue.popleft()
+            waits = any(isinstance(each, TruncateLog | BeginAt | RaiseLogStart) for each in replica.work)
             if replica.work:
                 stumbled += self._work_on(replica, now_ms, wall_ms)
+            if waits:
+                break
         return stumbled
 
     def _work_on(self, replica: HostedReplica, now_ms: int, wall_ms: int) -> list[Stumbled]:

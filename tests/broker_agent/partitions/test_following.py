@@ -5,6 +5,7 @@ from broker_agent.replica.fetch_sessions import SessionAnswer
 from broker_agent.replica.follower import PartitionAnswer
 from broker_agent.replica.isr import IsrAnswer
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch
 from tests.broker_agent.partitions.brokers import WALL_MS, Broker, assigned, place, replicate
 
 
@@ -21,7 +22,8 @@ def answer(it: Broker, sent: SendFetch, **answers: PartitionAnswer) -> None:
     asked = sent.fetcher.session.partitions
     told = tuple((each, answers.get(f"p{each[1]}", PartitionAnswer())) for each in asked)
     it.fetches.remove(sent)
-    it.take(it.manager.fetch_answered(sent, SessionAnswer(answers=told), it.now_ms, WALL_MS))
+    answered = SessionAnswer(session_id=sent.request.session.session_id, answers=told)
+    it.take(it.manager.fetch_answered(sent, answered, it.now_ms, WALL_MS))
 
 
 def of(it: Broker, source_id: int) -> SendFetch:
@@ -46,6 +48,25 @@ def test_a_fetcher_whose_source_refuses_does_not_ask_in_a_busy_loop() -> None:
             answer(it, sent, p0=PartitionAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         it.pass_ms(50)
     assert 8 <= asked <= 21
+
+
+def test_one_truncation_ends_a_slice() -> None:
+    """Each waits for the disk; a broker that truncates hundreds of logs in one turn would lose its lease meanwhile."""
+    source, it = Broker(101), following(101, 101, 101)
+    for number in range(3):
+        source.lead(at=place(number), isr=(101, 102, 103))  # 103 is silent, so nothing is committed
+        for _ in range(2):
+            source.append(at=place(number))
+    source.run()
+    replicate(source, it)
+    parted = PartitionAnswer(diverged=OffsetAndEpoch(1, 1))
+    answer(it, of(it, 101), p0=parted, p1=parted, p2=parted)
+
+    ends = []
+    for _ in range(3):
+        ends.append(sorted(it.replica(place(number)).log.shape.end for number in range(3)))  # type: ignore[union-attr]
+        it.take(it.manager.tick(it.now_ms, WALL_MS))
+    assert ends == [[1, 2, 2], [1, 1, 2], [1, 1, 1]]
 
 
 def test_a_late_answer_of_an_earlier_leader_epoch_has_no_effect() -> None:
