@@ -69,15 +69,18 @@ class Following:
         """Follow the leader of the assignment; a new leader epoch drops the work for the old one."""
         log, follower = replica.log, replica.follower
         assert log is not None and assignment.leader is not None
+        is_later = follower is not None and assignment.leader_epoch > follower.leader_epoch
         if follower is not None and follower.stopped is None:
-            if follower.leader_epoch == assignment.leader_epoch:
+            known = (follower.leader_id, follower.leader_epoch)
+            if known == (assignment.leader, assignment.leader_epoch):
                 return
             self._drop_work(replica)
+        if follower is not None and follower.stopped is None and is_later:
             follower.follow(assignment.leader, assignment.leader_epoch)
-        else:
+        else:  # a recovered history of the cluster may have an earlier leader epoch
             directory = self._hosting.directory_of(replica)
-            known = directory.high_watermarks.get(replica.place, 0)
-            follower = PartitionFollower(assignment.leader, assignment.leader_epoch, log.shape, known)
+            high_watermark = directory.high_watermarks.get(replica.place, 0)
+            follower = PartitionFollower(assignment.leader, assignment.leader_epoch, log.shape, high_watermark)
             replica.follower = follower
             directory.note_high_watermark(replica.place, follower.high_watermark)
         self._key_of[replica] = self._fetchers.follow(replica.place, follower)
@@ -147,8 +150,8 @@ class Following:
     def work(self, now_ms: int, wall_ms: int) -> list[Stumbled]:
         """Do one slice of the work on the logs; return the failures.
 
-        Work that waits for the disk ends the slice: after a failover one answer may truncate hundreds of logs, each of which costs
-        two fsyncs, and the owner's thread also keeps the lease.
+        Work that waits for the disk ends the slice: after a failover one answer may truncate hundreds of logs. Each costs two
+        fsyncs, and the owner's thread also keeps the lease.
         """
         stumbled: list[Stumbled] = []
         for _ in range(min(len(self._queue), self._hosting.config.slice_max)):

@@ -118,6 +118,13 @@ class Leading:
             text = f"the ISR has fewer than {leader.min_isr} members; nothing was appended. Send the batch again later"
             self._hosting.emit(Produced(token, refusal, message=text))
             return
+        if log.shape.last_epoch > leader.leader_epoch:
+            text = (
+                f"the log has records of leader epoch {log.shape.last_epoch}, and the metadata says {leader.leader_epoch}: the "
+                "cluster was recovered to an older history. Nothing was appended; elect leaders until the epoch is larger"
+            )
+            self._hosting.emit(Produced(token, ErrorCode.STORAGE_ERROR, message=text))
+            return
         appended = log.append(records, stamp, leader.leader_epoch, wall_ms)
         self._hosting.directory_of(replica).logs.used(log)
         if not appended.is_duplicate:

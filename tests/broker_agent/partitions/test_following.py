@@ -50,6 +50,18 @@ def test_a_fetcher_whose_source_refuses_does_not_ask_in_a_busy_loop() -> None:
     assert 8 <= asked <= 21
 
 
+def test_a_recovered_history_may_have_an_earlier_leader_epoch() -> None:
+    """`quorum recover` lost the election of epoch 7: broker 102 follows a leader of epoch 6, and then another one."""
+    it = following(101)
+    it.assign(assigned(102, 101, 7))
+    for leader in (103, 101):
+        it.assign(assigned(102, leader, 6))
+        follower = it.replica().follower
+        assert follower is not None
+        assert (follower.leader_id, follower.leader_epoch) == (leader, 6)
+    assert of(it, 103).request.session.fetches[0][1].leader_epoch == 6
+
+
 def test_one_truncation_ends_a_slice() -> None:
     """Each waits for the disk; a broker that truncates hundreds of logs in one turn would lose its lease meanwhile."""
     source, it = Broker(101), following(101, 101, 101)

@@ -119,3 +119,18 @@ def test_a_write_that_waits_too_long_is_answered_at_its_deadline() -> None:
     it.pass_ms(1)
     assert it.code(token) is ErrorCode.REQUEST_TIMED_OUT
     assert it.produced[token].base_offset == 0
+
+
+def test_a_log_of_a_later_epoch_than_the_metadata_takes_no_records() -> None:
+    """`quorum recover` lost the election of epoch 7, and the log has its records: the write is refused with words, and once."""
+    it = Broker()
+    it.lead(7)
+    it.append()
+    it.run()
+    it.lead(6)
+    refused = it.append()
+    assert it.code(refused) is ErrorCode.STORAGE_ERROR
+    it.lead(8)
+    token = it.append()
+    it.run()
+    assert it.code(token) is ErrorCode.NONE
