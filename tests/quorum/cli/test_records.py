@@ -6,6 +6,8 @@ tests/processes/partitions/test_clients.py runs both commands against real broke
 import asyncio
 import io
 import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import click
@@ -91,6 +93,21 @@ async def test_a_line_is_there_before_the_input_ends() -> None:
         pipe.write(b"b")
         pipe.close()
         assert [lines async for lines in found] == [[b"b"]]
+
+
+def test_produce_ends_with_its_exit_code_while_its_input_stays_open() -> None:
+    words = ["produce", "orders", "-b", "127.0.0.1:1", "--key-separator", ":"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "quorum.cli.main", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as ran:
+        assert ran.stdin is not None and ran.stderr is not None
+        ran.stdin.write(b"no key\n")
+        ran.stdin.flush()
+        code = ran.wait(60)
+        assert (code, b"line 1 has no ':'" in (text := ran.stderr.read())) == (1, True), text
 
 
 @pytest.mark.parametrize(

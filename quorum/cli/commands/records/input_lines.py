@@ -2,12 +2,14 @@
 
 1. A program prints a line every second into the pipe. Each line is there as soon as it was printed, and not after 64 KiB.
 2. A file of 10 GB is the input. At most `CHUNKS_MAX` chunks wait in memory.
-3. The user types Ctrl-C while the thread reads. The thread is a daemon: the process ends without it.
+3. The user types Ctrl-C while the thread reads. The thread is a daemon: the process ends without it. So the thread reads the raw
+   file: Python aborts a process that ends while a daemon thread has the lock of a buffer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import AsyncIterator
 from typing import BinaryIO, Final
@@ -37,11 +39,15 @@ async def input_lines(stream: BinaryIO) -> AsyncIterator[list[bytes]]:
         except RuntimeError:
             return  # the loop is closed: nobody wants the rest
 
+    raw = getattr(stream, "raw", stream)
+
     def read() -> None:
         while True:
             room.acquire()
             try:
-                chunk = stream.read1(CHUNK_BYTES)  # type: ignore[attr-defined]
+                chunk = raw.read(CHUNK_BYTES)
+                if chunk is None:
+                    raise BlockingIOError(errno.EAGAIN, "it does not wait for data (O_NONBLOCK)")
             except OSError as e:
                 put(e)
                 return
