@@ -290,7 +290,9 @@ class ProducerCore:
         return effects
 
     def _not_acked(self, queue: PartitionQueue, batch: Batch, outcome: Outcome, now_ms: int) -> ProducerEffects:
-        knows_newer = outcome.leader is not None and queue.hint == outcome.leader
+        # No pause only if the answer names a leader that can be asked. Otherwise the next attempt goes to the same broker again.
+        named = outcome.leader
+        knows_newer = named is not None and queue.hint == named and named.leader_id in self._cluster.nodes
         retry_ms = now_ms if knows_newer else now_ms + self._backoff.pause_ms(max(0, batch.attempts - 1))
         was_told = batch.is_told
         failed = queue.not_acked(batch, outcome, retry_ms)

@@ -1,5 +1,7 @@
 """The decisions of a producer, one rule at a time."""
 
+import pytest
+
 from clients.metadata.cluster import TopicPartition
 from clients.partition_values import Appended, CurrentLeader
 from clients.producer.config import ProducerConfig
@@ -260,6 +262,17 @@ def test_a_hint_that_leads_nowhere_is_forgotten() -> None:
     driver.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=CurrentLeader(3, 9))
     driver.fail(driver.take(), AWAY)
     driver.run(1_500)
+    assert [each.node_id for each in driver.sent] == [1]
+
+
+@pytest.mark.parametrize("leader_id", [None, 77])
+def test_a_hint_without_a_leader_to_ask_is_no_reason_to_hurry(leader_id: int | None) -> None:
+    """No broker leads, or one that is not in the metadata: the old leader would get one request per round trip."""
+    driver = Driver()
+    driver.send("one")
+    driver.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=CurrentLeader(leader_id, 9))
+    assert not driver.sent
+    driver.run(500)
     assert [each.node_id for each in driver.sent] == [1]
 
 
