@@ -46,7 +46,7 @@ from clients.producer.effects import (
     SendAppend,
 )
 from clients.producer.errors import MayHaveBeenWritten, NotWritten, ProducerClosed, SendError
-from clients.producer.leaders import doubt_hint, leader_of, meet_hint
+from clients.producer.leaders import Leader, doubt_hint, leader_of, meet_hint
 from clients.producer.nodes import Nodes
 from clients.producer.outcomes import Outcome, outcome_of_failure, outcome_of_result
 from clients.producer.partition_queue import PartitionQueue
@@ -269,7 +269,7 @@ class ProducerCore:
                 stale[result.code] = None
                 doubt_hint(queue, leader_epoch)
             effects += meet_hint(queue, result, leader_epoch)
-            effects += self._not_acked(queue, batch, outcome, now_ms)
+            effects += self._not_acked(queue, batch, outcome, Leader(asked.node_id, leader_epoch), now_ms)
         return effects + [NoteStale(code, asked.node_id) for code in stale]
 
     def failed(self, number: int, failure: CallFailure, now_ms: int) -> ProducerEffects:
@@ -286,13 +286,15 @@ class ProducerCore:
         for queue, batch, leader_epoch in asked.batches:
             self._schedule.look_at((queue,))
             doubt_hint(queue, leader_epoch)
-            effects += self._not_acked(queue, batch, outcome, now_ms)
+            effects += self._not_acked(queue, batch, outcome, Leader(asked.node_id, leader_epoch), now_ms)
         return effects
 
-    def _not_acked(self, queue: PartitionQueue, batch: Batch, outcome: Outcome, now_ms: int) -> ProducerEffects:
-        # No pause only if the answer names a leader that can be asked. Otherwise the next attempt goes to the same broker again.
-        named = outcome.leader
-        knows_newer = named is not None and queue.hint == named and named.leader_id in self._cluster.nodes
+    def _not_acked(
+        self, queue: PartitionQueue, batch: Batch, outcome: Outcome, tried: Leader, now_ms: int
+    ) -> ProducerEffects:
+        """Takes a failed attempt. The pause is left out only if the answer leads to another leader than `tried`."""
+        is_hinted = outcome.leader is not None and queue.hint == outcome.leader
+        knows_newer = is_hinted and leader_of(queue, self._cluster) not in (None, tried)
         retry_ms = now_ms if knows_newer else now_ms + self._backoff.pause_ms(max(0, batch.attempts - 1))
         was_told = batch.is_told
         failed = queue.not_acked(batch, outcome, retry_ms)

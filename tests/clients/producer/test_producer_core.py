@@ -276,6 +276,15 @@ def test_a_hint_without_a_leader_to_ask_is_no_reason_to_hurry(leader_id: int | N
     assert [each.node_id for each in driver.sent] == [1]
 
 
+def test_a_refusal_that_names_the_leader_that_refuses_is_followed_by_a_pause() -> None:
+    driver = Driver()
+    driver.send("one")
+    driver.refuse(ErrorCode.FENCED_LEADER_EPOCH, leader=CurrentLeader(1, 9))
+    assert [only_batch(each).leader_epoch for each in driver.sent] == [9], "the later epoch is tried at once"
+    driver.refuse(ErrorCode.NOT_ENOUGH_REPLICAS, leader=CurrentLeader(1, 9))
+    assert not driver.sent
+
+
 def test_an_older_hint_is_not_followed() -> None:
     driver = Driver()
     driver.cluster.logs[ORDERS].elect(2)
