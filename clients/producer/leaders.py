@@ -30,13 +30,13 @@ def leader_of(queue: PartitionQueue, cluster: Cluster) -> Leader | None:
     queue.meet_topic(topic_id)
     if queue.topic_id != topic_id:
         return None  # a batch for the deleted topic is in flight
-    hint, nodes = queue.hint, cluster.nodes
+    hint = queue.hint
     if hint is not None and hint.leader_epoch > _known(view.leader_epoch):
-        if hint.leader_id is not None and hint.leader_id in nodes:
+        if hint.leader_id is not None and _is_reachable(hint.leader_id, cluster):
             return Leader(hint.leader_id, hint.leader_epoch)
     else:
         queue.hint = None
-    if view.leader_id is None or view.leader_id not in nodes:
+    if view.leader_id is None or not _is_reachable(view.leader_id, cluster):
         return None
     return Leader(view.leader_id, view.leader_epoch)
 
@@ -56,6 +56,12 @@ def doubt_hint(queue: PartitionQueue, leader_epoch: Epoch | None) -> None:
     anew, and the view would never reach the epoch of an old hint."""
     if queue.hint is not None and queue.hint.leader_epoch == leader_epoch:
         queue.hint = None
+
+
+def _is_reachable(node_id: NodeId, cluster: Cluster) -> bool:
+    """Returns True if the view has the broker's address for this client."""
+    node = cluster.nodes.get(node_id)
+    return node is not None and node.has_address
 
 
 def _known(epoch: Epoch | None) -> Epoch:

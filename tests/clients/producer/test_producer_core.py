@@ -1,8 +1,10 @@
 """The decisions of a producer, one rule at a time."""
 
+from dataclasses import replace
+
 import pytest
 
-from clients.metadata.cluster import TopicPartition
+from clients.metadata.cluster import ClusterNode, TopicPartition
 from clients.partition_values import Appended, CurrentLeader
 from clients.producer.config import ProducerConfig
 from clients.producer.effects import NoteStale
@@ -311,6 +313,25 @@ def test_a_partition_without_a_leader_waits_and_asks_for_metadata() -> None:
     driver.refresh()
     driver.pass_all()
     assert driver.delivered == {"one": 0}
+
+
+def test_a_leader_without_an_address_for_this_client_is_no_leader() -> None:
+    driver = Driver()
+    driver.view = replace(driver.view, nodes={**driver.view.nodes, 1: ClusterNode(1, "", -1)})
+    driver.send("one")
+    assert not driver.sent and driver.stale == [NoteStale(ErrorCode.LEADER_NOT_AVAILABLE, None)]
+    driver.refresh()
+    assert [each.node_id for each in driver.sent] == [1]
+
+
+def test_a_hint_of_a_leader_without_an_address_is_not_followed() -> None:
+    driver = Driver()
+    driver.view = replace(driver.view, nodes={**driver.view.nodes, 2: ClusterNode(2, "", -1)})
+    driver.send("one")
+    driver.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=CurrentLeader(2, 9))
+    assert not driver.sent
+    driver.run(500)
+    assert [each.node_id for each in driver.sent] == [1]
 
 
 def test_a_broker_that_is_away_is_left_alone_for_a_while_and_the_others_go_on() -> None:
