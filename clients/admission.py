@@ -5,10 +5,14 @@ Callers of one topic enter in the order in which they came, and all callers get 
     1. Tasks 1 and 2 send to orders, which is not in the view yet. Task 1 waits for metadata, and task 2 waits for task 1.
     2. The metadata come after 2 s, and the buffer is full. Task 1 may wait for room for 58 s of the 60 s that are left.
     3. A batch is delivered: task 1 enters, then task 2.
+
+A caller that names a partition which is not in the view lets the others of its topic pass while it waits for the partition.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 from clients.errors import MetadataError
@@ -30,6 +34,14 @@ class _Wait(NamedTuple):
     entered: asyncio.Future[None]
 
 
+class _Gate:
+    """The lock that callers of one topic pass one by one, and how many callers hold it or wait for it."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.callers = 0
+
+
 class Admission:
     """The callers that wait to enter."""
 
@@ -39,7 +51,7 @@ class Admission:
         self._client = client
         self._clock = clock
         self._wake = wake
-        self._gates: dict[str, asyncio.Lock] = {}
+        self._gates: dict[str, _Gate] = {}
         self._used_ms: dict[str, int] = {}
         self._waits: deque[_Wait] = deque()
 
@@ -48,8 +60,7 @@ class Admission:
         used_ms = self._used_ms.get(topic)
         if used_ms is None or now_ms >= used_ms + INTEREST_MS or self._waits or topic in self._gates:
             return False
-        count = self._client.cluster.partition_count(topic)
-        return count is not None and (partition is None or 0 <= partition < count) and self._core.records.has_room(size)
+        return self._has_partition(topic, partition) and self._core.records.has_room(size)
 
     async def enter(self, topic: str, partition: int | None, size: int) -> None:
         """Waits until the record may enter. The caller then puts the record into the buffer before it waits for anything else.
@@ -61,14 +72,33 @@ class Admission:
             ValueError: the partition is negative.
         """
         begin_ms = self._clock.now_ms()
-        gate = self._gates.setdefault(topic, asyncio.Lock())
-        try:
-            async with gate:
-                await self._wait_for_topic(topic, partition, begin_ms)
+        if partition is not None and partition < 0:
+            raise ValueError(f"partition {partition} of topic {topic!r}: a partition's number must not be negative")
+        async with self._gate(topic):
+            await self._wait_for_topic(topic, None, begin_ms)
+            if self._has_partition(topic, partition):
                 await self._wait_for_room(topic, size, begin_ms)
+                return
+        await self._wait_for_topic(topic, partition, begin_ms)
+        async with self._gate(topic):
+            await self._wait_for_room(topic, size, begin_ms)
+
+    @asynccontextmanager
+    async def _gate(self, topic: str) -> AsyncIterator[None]:
+        """Waits for the callers that came before. A gate stays while anybody waits at it: a later caller cannot overtake."""
+        gate = self._gates.setdefault(topic, _Gate())
+        gate.callers += 1
+        try:
+            async with gate.lock:
+                yield
         finally:
-            if not gate.locked() and self._gates.get(topic) is gate:
+            gate.callers -= 1
+            if not gate.callers:
                 del self._gates[topic]
+
+    def _has_partition(self, topic: str, partition: int | None) -> bool:
+        count = self._client.cluster.partition_count(topic)
+        return count is not None and (partition is None or 0 <= partition < count)
 
     async def _wait_for_topic(self, topic: str, partition: int | None, begin_ms: int) -> None:
         left_ms = max(0, begin_ms + self._core.config.max_block_ms - self._clock.now_ms())

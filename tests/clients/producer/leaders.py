@@ -127,6 +127,13 @@ class FakeCluster:
             log = FakeLog(key, topic_id, leader_id, is_complete=self.is_complete)
             self.logs[key] = self._by_place[TopicIdPartition(topic_id, number)] = log
 
+    def add_partition(self, name: str, number: int) -> None:
+        """Adds a partition to a topic."""
+        topic_id = self.logs[TopicPartition(name, 0)].topic_id
+        key = TopicPartition(name, number)
+        log = FakeLog(key, topic_id, BROKERS[number % len(BROKERS)], is_complete=self.is_complete)
+        self.logs[key] = self._by_place[TopicIdPartition(topic_id, number)] = log
+
     def all_logs(self) -> list[FakeLog]:
         return [*self.old_logs, *self.logs.values()]
 

@@ -190,6 +190,22 @@ async def test_tasks_that_wait_for_a_new_topic_enter_in_the_order_in_which_they_
         assert [(await each).offset for each in tasks] == list(range(20))
 
 
+async def test_a_task_that_sends_again_does_not_overtake_the_tasks_that_wait() -> None:
+    world = World()
+
+    async def send_twice(producer: Producer) -> None:
+        for value in (b"0", b"late"):
+            await producer.enqueue("orders", value)
+
+    async with world.producer() as producer:
+        tasks = [asyncio.create_task(send_twice(producer))]
+        tasks += [asyncio.create_task(_enqueue(producer, b"%d" % number)) for number in (1, 2)]
+        await settle()
+        await world.clock.run(200)
+        await asyncio.gather(*tasks)
+    assert world.log() == [b"0", b"1", b"2", b"late"]
+
+
 async def test_a_given_partition_wins_over_the_key() -> None:
     world = World(partitions=4)
     async with world.producer() as producer:
@@ -310,6 +326,29 @@ async def test_a_partition_that_does_not_exist_is_an_error_with_the_number_of_pa
         assert isinstance(error, TopicNotKnown) and error.partition == 3 and "3 partitions" in error.message
         with pytest.raises(ValueError, match="must not be negative"):
             await producer.send("orders", b"one", partition=-1)
+
+
+async def test_a_caller_with_a_partition_that_does_not_exist_does_not_hold_the_others() -> None:
+    world = World()
+    async with world.producer(max_block_ms=60_000) as producer:
+        bad = asyncio.create_task(producer.send("orders", b"bad", partition=9))
+        good = asyncio.create_task(producer.send("orders", b"good", partition=0))
+        await settle()
+        await world.clock.run(500)
+        assert good.done() and not bad.done() and (await good).offset == 0
+        assert isinstance(await world.fails(bad, 30_000), TopicNotKnown)
+
+
+async def test_callers_that_wait_for_a_new_partition_enter_in_the_order_in_which_they_came() -> None:
+    world = World()
+    async with world.producer() as producer:
+        await world.end(producer.send("orders", b"first"))
+        tasks = [asyncio.create_task(producer.send("orders", b"%d" % number, partition=1)) for number in range(5)]
+        await world.clock.run(500)
+        assert not any(each.done() for each in tasks)
+        world.cluster.add_partition("orders", 1)
+        await world.clock.run(5_000)
+        assert [(await each).offset for each in tasks] == list(range(5))
 
 
 async def test_a_topic_with_an_impossible_name_is_refused_at_once() -> None:
@@ -443,3 +482,7 @@ async def test_a_cancelled_program_does_not_wait_for_a_cluster_that_is_away(monk
 async def test_a_producer_with_bad_addresses_is_refused_before_anything_is_sent() -> None:
     with pytest.raises(ValueError, match="host:port"):
         Producer("no-port")
+
+
+async def _enqueue(producer: Producer, value: bytes) -> None:
+    await producer.enqueue("orders", value)
