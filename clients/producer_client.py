@@ -31,7 +31,7 @@ from clients.producer.effects import (
     ProducerEffects,
     SendAppend,
 )
-from clients.producer.errors import ProducerClosed, RecordTooLarge
+from clients.producer.errors import ProducerClosed, RecordTooLarge, SendError
 from clients.producer.producer_core import ProducerCore
 from clients.producer.record_metadata import RecordMetadata
 from metadata_log.format.data_batch import DataRecord, pack_record
@@ -211,8 +211,10 @@ class Producer:
         if not self._admission.is_open(topic, partition, size, now_ms):
             try:
                 await self._admission.enter(topic, partition, size)
-            finally:
-                self._check_open(topic)
+            except SendError:
+                self._check_open(topic)  # a close explains the failure
+                raise
+            self._check_open(topic)
             now_ms = self._clock.now_ms()
         if partition is None:
             partition = self._core.partition_for(topic, key, size, self._client.cluster)

@@ -445,6 +445,17 @@ async def test_close_delivers_what_was_enqueued_and_then_refuses() -> None:
         assert isinstance(error, ProducerClosed) and isinstance(error, NotWritten)
 
 
+async def test_a_sender_that_is_cancelled_after_the_close_ends_as_cancelled() -> None:
+    world = World()
+    async with world.producer() as producer:
+        task = asyncio.create_task(producer.send("nowhere", b"one"))
+        await settle()
+        await producer.close(timeout_s=0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
 async def test_close_with_a_time_fails_what_is_left() -> None:
     world = World()
     async with world.producer() as producer:
