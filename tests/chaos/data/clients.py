@@ -34,7 +34,6 @@ LAST_ATTEMPTS_S: Final = 10.0
 """How long producers go on with their open batches after the run."""
 _NOTHING_DONE: Final = frozenset(
     (
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.UNKNOWN_TOPIC_ID,
