@@ -19,7 +19,7 @@ from quorum_rpc.v1 import partition_pb2, partition_pb2_grpc
 from clients import partition_messages as messages
 from clients.errors import why_not
 from clients.metadata.cluster import ClusterNode
-from clients.partition_messages import CallFailed as CallFailed  # who calls also catches
+from clients.partition_messages import CallFailed as CallFailed  # the callers catch it here
 from clients.partition_values import (
     APPEND_BATCHES_MAX,
     FETCH_BYTES_MAX,

@@ -17,33 +17,33 @@ REQUEST_BYTES_MAX: Final = 3 << 20
 
 @dataclass(frozen=True)
 class ProducerConfig:
-    """What a producer may use, and how long it tries. Times are in milliseconds, sizes in bytes."""
+    """The limits of a producer: memory, sizes and times. Times are in milliseconds, sizes in bytes."""
 
     acks: Literal["all", 0, 1] = "all"
-    """How durable a record is when its send ends: "all" (on the disks of all replicas in sync), 1 (on the leader's disk), or 0
-    (the send ends when the request leaves; nobody tells if the record arrived)."""
+    """The durability of a record when its send ends: "all" (on the disks of all replicas in sync), 1 (on the leader's disk), or
+    0 (the send ends when the request leaves; nobody tells if the record arrived)."""
     enable_idempotence: bool | None = None
     """True: a record that is sent again is appended once. None: True if `acks` is "all", otherwise False."""
     batch_size: int = 16_384
-    """How many bytes of records make a full batch. A larger record has a batch of its own."""
+    """The number of bytes of records that make a full batch. A larger record has a batch of its own."""
     linger_ms: int = 5
-    """How long a batch that is not full waits for further records."""
+    """The time for which a batch that is not full waits for further records."""
     buffer_memory: int = 32 << 20
     """Maximum number of bytes of records that wait for their delivery. A further record waits for room."""
     max_request_size: int = 1 << 20
     """Maximum number of bytes of records in one request, and of one record."""
     max_block_ms: int = 60_000
-    """How long a send may wait for the topic's metadata and for room in the buffer, both together."""
+    """Maximum time for which a send waits for the topic's metadata and for room in the buffer, both together."""
     delivery_timeout_ms: int = 120_000
-    """How long after `enqueue` a record may take until its delivery; then it has failed."""
+    """Maximum time from `enqueue` to the delivery of a record. After that time the record has failed."""
     request_timeout_ms: int = 30_000
-    """How long a broker may take for an answer."""
+    """Maximum time that a broker may take for an answer."""
     retry_backoff_ms: int = 100
-    """How long a batch waits after its first failure. The pause doubles with each further failure."""
+    """The pause of a batch after its first failure. The pause doubles with each further failure."""
     retry_backoff_max_ms: int = 1_000
     """Maximum pause between two attempts."""
     reconnect_backoff_ms: int = 50
-    """How long a broker that cannot be reached is left alone after the first failure."""
+    """The time for which a broker that cannot be reached is left alone after the first failure."""
     reconnect_backoff_max_ms: int = 1_000
     """Maximum time for which a broker is left alone."""
     max_in_flight_requests_per_connection: int = IN_FLIGHT_MAX
@@ -95,4 +95,4 @@ class ProducerConfig:
 
 
 RECORD_OVERHEAD_BYTES: Final = 256
-"""How many bytes of `buffer_memory` a record costs besides its own: its future and its place in the batch."""
+"""The bytes of `buffer_memory` that a record costs besides its own: its future and its place in the batch."""
