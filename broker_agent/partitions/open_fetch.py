@@ -3,6 +3,11 @@
 1. Consumer 7 fetches orders-0 at 12; the high watermark is 12. `poll` gives no answer: the fetch waits.
 2. The high watermark moves to 13: the effect `Wake` names the fetch.
 3. `poll` gives the answer with record 12. The fetch is done.
+
+A fetch that waits for many bytes keeps no records: thousands of fetches may wait for a mebibyte each.
+
+1. Consumer 8 wants 100 kB of orders-0, which has 60 kB. The fetch notes the size, lets the records go, and waits.
+2. Another 50 kB come. The size is 110 kB now, so the fetch reads all of them again, for the answer.
 """
 
 from dataclasses import dataclass, field
@@ -48,8 +53,14 @@ class OpenFetch:
     named: dict[Place, None]
     """The partitions of the request that were not looked at yet: each of them is an acknowledgement of a follower."""
     answers: dict[Place, PartitionAnswer] = field(default_factory=dict)
+    sizes: dict[Place, int] = field(default_factory=dict)
+    """The bytes of records of each partition that has any for the answer."""
     size_bytes: int = 0
-    """The bytes of records in `answers`."""
+    """The sum of `sizes`."""
+    held: set[Place] = field(default_factory=set)
+    """The partitions whose records are in `answers`."""
+    throttled: set[Place] = field(default_factory=set)
+    """The partitions whose records count for the quota of throttled replication."""
     was_looked_at: bool = False
     """True once all partitions that the request names were looked at."""
     later: dict[Place, None] = field(default_factory=dict)

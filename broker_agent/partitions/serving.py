@@ -9,6 +9,8 @@ looks only at its named partitions, and at partitions with news (see `watchers`)
 
 *Order.* Partitions without room in the answer are left over for the next answer, and come first then. The partitions in the
 request come second. Each of these is judged in any case: a follower's offset is an acknowledgement.
+
+*Memory.* A fetch that waits knows the sizes of its records, and keeps no records. Its answer reads them again, in slices.
 """
 
 from broker_agent.partitions.agenda import Agenda
@@ -26,7 +28,6 @@ from broker_agent.replica.leader import ReplicaFetch
 from broker_agent.replica.producers import PartitionRefused
 from broker_agent.replica.session_cache import SessionCache
 from broker_agent.session.isr_proposals import Place
-from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId
 
@@ -64,7 +65,8 @@ class Serving:
                 self._watchers.unwatch(place, watcher)
         for place in named:
             self._watchers.watch(place, watcher)
-        watcher.fetch = OpenFetch(source, context, watcher, now_ms + max_wait_ms, min_bytes, max_bytes, named)
+        enough = min(min_bytes, max_bytes)  # more bytes than the answer may have never come
+        watcher.fetch = OpenFetch(source, context, watcher, now_ms + max_wait_ms, enough, max_bytes, named)
         return watcher.fetch
 
     def _watcher(self, session_id: int, follower_id: NodeId | None) -> Watcher:
@@ -108,9 +110,15 @@ class Serving:
         if is_first and self._watchers.is_awaited(fetch.watcher.follower_id, now_ms):
             fetch.deadline_ms = min(fetch.deadline_ms, now_ms + SHORT_MS)
         if not self._is_ready(fetch, is_first=is_first) and now_ms < fetch.deadline_ms:
+            _let_go(fetch)
             self._due.set(fetch, fetch.deadline_ms)
             return None
+        if len(fetch.held) < len(fetch.sizes):
+            fetch.named.update((place, None) for place in fetch.sizes if place not in fetch.held)
+            self._watchers.wake(fetch)
+            return None
         answers = fetch.answers
+        self._hosting.leader_quota.used(sum(fetch.sizes[place] for place in fetch.throttled & fetch.held), now_ms)
         self._end(fetch)
         fetch.watcher.todo.update(fetch.later)
         for place, answer in answers.items():
@@ -147,14 +155,17 @@ class Serving:
     def _look_at(self, fetch: OpenFetch, place: Place, now_ms: int) -> bool:
         """Find the answer of one partition. Return True if records had no room in the answer."""
         asked = fetch.context.fetch_of(place)
+        before = fetch.answers.pop(place, None)
+        fetch.size_bytes -= fetch.sizes.pop(place, 0)
+        fetch.held.discard(place)
         if asked is None:
             return False
-        before = fetch.answers.pop(place, None)
-        if before is not None:
-            fetch.size_bytes -= _size(before.batches)
         answer, has_more = self._read(fetch, place, asked, now_ms)
         fetch.answers[place] = answer
-        fetch.size_bytes += _size(answer.batches)
+        if answer.batches:
+            fetch.sizes[place] = size = sum(len(each.data) for each in answer.batches)
+            fetch.size_bytes += size
+            fetch.held.add(place)
         if answer.error is not ErrorCode.NONE or answer.diverged is not None:
             fetch.has_news = True
         elif fetch.source is not None:
@@ -196,7 +207,7 @@ class Serving:
             return PartitionAnswer(ErrorCode.STORAGE_ERROR), False
         self._hosting.directory_of(replica).logs.used(replica.log)
         if is_throttled:
-            self._hosting.leader_quota.used(_size(batches), now_ms)
+            fetch.throttled.add(place)
         return news._replace(batches=batches), False
 
     def _is_throttled(self, fetch: OpenFetch, replica: HostedReplica) -> bool:
@@ -233,5 +244,8 @@ class Serving:
         return self._due.next_ms()
 
 
-def _size(batches: tuple[Batch, ...]) -> int:
-    return sum(len(each.data) for each in batches)
+def _let_go(fetch: OpenFetch) -> None:
+    """Keep the sizes of the records, and not the records."""
+    for place in fetch.held:
+        fetch.answers[place] = fetch.answers[place]._replace(batches=())
+    fetch.held.clear()

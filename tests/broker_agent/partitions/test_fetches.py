@@ -338,3 +338,63 @@ def test_an_answered_fetch_keeps_no_records_in_memory() -> None:
     answer = it.poll(fetch)
     assert answer is not None and answer.answers[0][1].batches
     assert not fetch.answers
+
+
+def test_a_fetch_that_waits_keeps_no_records_in_memory() -> None:
+    """Thousands of consumers may wait for a mebibyte each. The records are read again for the answer, all of them."""
+    it = leading()
+    it.assign(assigned(101, 101, at=place(1), isr=(101,)))
+    it.run()
+    for number in (0, 1):
+        it.append(sent=records(1, 1_000), at=place(number))
+    it.run()
+    wanted = tuple((place(number), PartitionFetch(0, -1, -1)) for number in (0, 1))
+    fetch = it.open_fetch(SessionRequest(0, -1, wanted), min_bytes=10_000)
+    assert it.poll(fetch) is None
+    assert [each.batches for each in fetch.answers.values()] == [(), ()]
+    assert fetch.size_bytes > 2_000
+    it.append(sent=records(1, 1_000))
+    it.run()
+    assert it.poll(fetch) is None
+    assert [each.batches for each in fetch.answers.values()] == [(), ()]
+    it.pass_ms(500)
+    assert read_by(it, fetch) == {0: [0, 1], 1: [0]}
+
+
+def test_a_fetch_that_has_waited_is_answered_by_what_the_partitions_have_now() -> None:
+    """Partition 0 has another leader when partition 1 brings the bytes that the fetch waits for."""
+    it = leading()
+    it.assign(assigned(101, 101, at=place(1), isr=(101,)))
+    it.run()
+    it.append(sent=records(1, 1_000))
+    it.run()
+    wanted = tuple((place(number), PartitionFetch(0, -1, -1)) for number in (0, 1))
+    fetch = it.open_fetch(SessionRequest(0, -1, wanted), min_bytes=2_000)
+    assert it.poll(fetch) is None
+    it.append(sent=records(1, 2_000), at=place(1))
+    it.run()
+    it.assign(assigned(101, 102, 2))
+    assert read_by(it, fetch) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER, 1: [0]}
+
+
+def read_by(it: Broker, fetch: OpenFetch) -> dict[int, list[int] | ErrorCode]:
+    """Poll until the answer is there. Partition -> its error, or the base offsets of its batches."""
+    answer = None
+    while answer is None:
+        it.woken.clear()
+        answer = it.poll(fetch)
+        assert answer is not None or fetch in it.woken, "the fetch waits"
+    return {
+        at[1]: [batch.base_offset for batch in each.batches] if each.error is ErrorCode.NONE else each.error
+        for at, each in answer.answers
+    }
+
+
+def test_a_fetch_waits_for_no_more_bytes_than_it_takes() -> None:
+    """It may have 300 bytes at most, so it does not wait for 4,000 of them (as in Kafka)."""
+    it = leading()
+    it.append(sent=records(1, 1_000))
+    it.run()
+    asked = SessionRequest(0, -1, ((place(), PartitionFetch(0, -1, -1)),))
+    fetch = it.open_fetch(asked, min_bytes=4_000, max_bytes=300)
+    assert only(it.poll(fetch)) == (ErrorCode.NONE, [0])

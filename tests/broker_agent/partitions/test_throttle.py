@@ -1,7 +1,10 @@
 """Throttled replication (KIP-73): a copy at a limited rate, which holds up no replica in sync."""
 
 from broker_agent.partitions.manager_config import TopicConfig
+from broker_agent.partitions.open_fetch import FetchSource
 from broker_agent.partitions.throttle import NOTHING_THROTTLED, UNLIMITED, Quota, ThrottledReplicas
+from broker_agent.replica.fetch_sessions import SessionRequest
+from broker_agent.replica.follower import PartitionFetch
 from tests.broker_agent.partitions.brokers import LOG, Broker, assigned, place, replicate
 from tests.broker_agent.replica.partition_logs import records
 
@@ -47,6 +50,20 @@ def test_a_leader_sends_a_throttled_partition_at_its_rate() -> None:
     throttled, free = bytes_after(*copying(at_leader=True), seconds=5)
     assert free == 40 * 50_000
     assert 500_000 <= throttled <= 1_700_000
+
+
+def test_records_that_a_waiting_fetch_reads_twice_count_once() -> None:
+    """The quota has 75 KB, and the batch 50 KB: the quota is not used up."""
+    leader, _ = copying(at_leader=True)
+    leader.take(leader.manager.throttle(75_000, 75_000, 0))
+    wanted = SessionRequest(0, -1, ((place(), PartitionFetch(0, 2, 0, 60_000)),))
+    fetch = leader.open_fetch(wanted, FetchSource(102, 12), min_bytes=MB, max_wait_ms=10)
+    assert leader.poll(fetch) is None
+    leader.pass_ms(10)
+    while (answer := leader.poll(fetch)) is None:
+        assert fetch in leader.woken
+    assert answer.answers[0][1].batches
+    assert leader.manager._hosting.leader_quota.wait_ms(10) == 0
 
 
 def test_a_throttled_copy_is_complete_in_the_end() -> None:
