@@ -27,9 +27,10 @@ JOBS ?= 2
 BENCH_ARGS ?=
 SCALE_ARGS ?=
 REPLICAS_ARGS ?=
+ROLLING_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos chaos-data powercut powercut-data model bench scale replicas agents restart deaths kills image-spike clean
+.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos chaos-data powercut powercut-data rolling model bench scale replicas agents restart deaths kills image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -105,6 +106,9 @@ powercut: $(VENV)  ## cuts the power of controllers' disks under writes: make po
 
 powercut-data: $(VENV)  ## cuts the power of brokers' disks under appends: make powercut-data ROUNDS=50, as root
 	@$(BIN)/python -m tests.chaos.data.powercut --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
+rolling: $(VENV)  ## the runbook's rolling restart of real daemons under load, judged; ROLLING_ARGS="--rate 50 -o json"
+	@$(BIN)/python -m tests.rolling $(ROLLING_ARGS)
 
 $(MODEL): constraints-model.txt scripts/make_venv.sh
 	@scripts/make_venv.sh .venv-model
