@@ -58,4 +58,11 @@ class PartitionLogConfig(NamedTuple):
     @property
     def log(self) -> LogConfig:
         """The sizes for the store."""
-        return LogConfig(self.segment_bytes, _TAIL_BYTES, False, open_files_max=1, format_version=DATA_FORMAT_VERSION)
+        return LogConfig(
+            self.segment_bytes,
+            _TAIL_BYTES,
+            archive=False,
+            open_files_max=1,
+            format_version=DATA_FORMAT_VERSION,
+            notes_first_start=False,  # a damaged replica is copied again as a whole
+        )

@@ -84,7 +84,7 @@ class Log(LogEnd):
                 directory,
                 segments,
                 note,
-                begin=LogStart(start, chain or genesis_chain("", b""), timestamp_ms),
+                at=LogStart(start, chain or genesis_chain("", b""), timestamp_ms),
                 config=config,
                 may_lose=accept_loss if callable(accept_loss) else lambda _: bool(accept_loss),
                 snapshot=snapshot,

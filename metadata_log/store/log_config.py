@@ -19,3 +19,6 @@ class LogConfig(NamedTuple):
     """Maximum number of sealed segments whose files are kept open."""
     format_version: int = FORMAT_VERSION
     """The format version of all batches of the log."""
+    notes_first_start: bool = True
+    """False: a new log that begins at 0 is created without `log-start`, for a third of the fsyncs. The header of the first
+    segment says the same. If the disk then loses that header, the log cannot go on behind the damage."""

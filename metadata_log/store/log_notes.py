@@ -95,11 +95,11 @@ class FlushedNote:
     """The file `flushed`, open unless the log rests."""
 
     def __init__(self, directory: Directory) -> None:
-        is_new = not directory.exists(FLUSHED_NAME)
+        """Create the file if there is none. Its name is durable after the next flush of the directory, which each opening of a
+        log does before it counts anything as durable.
+        """
         self._directory = directory
         self._opened: File | None = directory.open(FLUSHED_NAME, create=True)
-        if is_new:
-            directory.flush()
 
     def read(self) -> Flushed | None:
         """Read the note; None if the note is missing or damaged.

@@ -48,13 +48,13 @@ def find(
     segments: Segments,
     note: FlushedNote,
     *,
-    begin: LogStart,
+    at: LogStart,
     config: LogConfig,
     may_lose: MayLose,
     snapshot: Flushed | None = None,
     observe: Observer = lambda _: None,
 ) -> Found:
-    """Open the log in `directory` into `segments`; create one that starts at `begin` if the directory has none.
+    """Open the log in `directory` into `segments`; create one that starts at `at` if the directory has none.
 
     `snapshot` is the end of a snapshot that is durable beside the log. The note `flushed` may be older than the
     snapshot. `observe` is called with each intact batch, also with those below the log's start.
@@ -67,9 +67,9 @@ def find(
     discard_unfinished(directory)
     lost = read_lost(directory)
     start = read_start(directory)
-    memory = LogMemory(start or begin, config.tail_bytes, config.format_version)
+    memory = LogMemory(start or at, config.tail_bytes, config.format_version)
     opening = _Opening(directory, segments, note, memory, lost, may_lose, snapshot, observe)
-    opening.find(start, start or begin)
+    opening.find(start, start or at, notes_first_start=config.notes_first_start)
     return Found(opening.memory, opening.lost)
 
 
@@ -83,6 +83,18 @@ def start_anew(directory: Directory, segments: Segments, note: FlushedNote, star
     note.write(start.start.offset, start.chain)
     note.flush()
     write_start(directory, start._replace(resetting=False))
+
+
+def begin(directory: Directory, segments: Segments, note: FlushedNote, start: LogStart) -> None:
+    """Create a new log at `start` in a directory without one, with three fsyncs. The header of its first segment tells the start.
+
+    The note and the header are durable before the segment's name. So after a crash inside this call, the directory has an empty
+    log or none, and no later crash finds a log with batches and without the note.
+    """
+    note.write(start.start.offset, start.chain)
+    note.flush()
+    header = SegmentHeader(start.start, start.chain, start.timestamp_ms)
+    segments.adopt([Segment.create_whole(directory, header)], DamageLedger())
 
 
 class _Opening:
@@ -108,38 +120,40 @@ class _Opening:
         self.memory = memory
         self.lost = lost
 
-    def find(self, start: LogStart | None, begin: LogStart) -> None:
-        """Open the log. `start` is the content of `log-start`; `begin` is the same, or the start of a new log."""
+    def find(self, start: LogStart | None, at: LogStart, *, notes_first_start: bool) -> None:
+        """Open the log. `start` is the content of `log-start`; `at` is the same, or the start of a new log."""
         durable = self._note.read()
         is_new = (
-            start is None
-            and not segment_names(self._directory)
-            and (durable is None or durable.end <= begin.start.offset)
+            start is None and not segment_names(self._directory) and (durable is None or durable.end <= at.start.offset)
         )
-        if is_new or begin.resetting:
+        if is_new or at.resetting:
             self._refuse_earlier_loss()
-            self._start_anew(begin)
+            if is_new and not notes_first_start and at.start.offset == 0:
+                begin(self._directory, self._segments, self._note, at)
+                self.memory.begin_at(at)
+            else:
+                self._start_anew(at)
         else:
             recovery = Recovery(self._directory, start, durable, self._snapshot, self.memory.format_version)
-            self._recover(recovery, begin, durable)
+            self._recover(recovery, at, durable)
 
-    def _recover(self, recovery: Recovery, begin: LogStart, durable: Flushed | None) -> None:
-        lost = self._judge(recovery, begin)
+    def _recover(self, recovery: Recovery, at: LogStart, durable: Flushed | None) -> None:
+        lost = self._judge(recovery, at)
         if lost is not None:
             self._lose(recovery, lost)
         # Keep the cut files also if an earlier opening noted the loss and ended before its cut: the remains now look
         # like a torn tail.
         recovery.cut(keep_files=self.lost is not None)
-        if not recovery.segments or recovery.segments[-1].end_offset < begin.start.offset:
+        if not recovery.segments or recovery.segments[-1].end_offset < at.start.offset:
             # (If the damage is below the start, in the segment that contains the start, the log is empty now.)
-            self._start_anew(begin)
+            self._start_anew(at)
             return
         self._segments.adopt(recovery.segments, DamageLedger(recovery.ranges))
         self._segments.ledger.forget_below(self.memory.start.start.offset, self.memory.start.chain)
         self._make_durable(recovery.segments, durable)
         self._segments.retire(recovery.retired_names)
 
-    def _judge(self, recovery: Recovery, begin: LogStart) -> Flushed | None:
+    def _judge(self, recovery: Recovery, at: LogStart) -> Flushed | None:
         """Read the whole log into memory; return how far the log had been durable, if its end is lost."""
         memory, began = self.memory, False
         for item in recovery.read():
@@ -152,7 +166,7 @@ class _Opening:
         self._refuse_earlier_loss()
         lost = recovery.settle(may_lose=self._may_be_lost)
         if not began:  # before a loss is noted: if no record is left, the note needs this log's own first chain
-            memory.begin_at(recovery.start if recovery.segments else begin)
+            memory.begin_at(recovery.start if recovery.segments else at)
         return lost
 
     def _may_be_lost(self) -> bool:

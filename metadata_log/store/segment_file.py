@@ -132,6 +132,17 @@ class Segment:
         return cls(directory, name, header, file=file)
 
     @classmethod
+    def create_whole(cls, directory: Directory, header: SegmentHeader) -> "Segment":
+        """Create an empty segment with its header, durably and in one step: the first one of a log.
+
+        Raises:
+            OSError: usually the disk is full; there is no such file.
+        """
+        name = segment_name(header.start.offset)
+        directory.write_atomic(name, pack_header(header))
+        return cls(directory, name, header)
+
+    @classmethod
     def open(cls, directory: Directory, name: str) -> "Segment":
         """Open an existing segment. The segment is empty until the caller has walked over its batches and called `extend`
         for each.

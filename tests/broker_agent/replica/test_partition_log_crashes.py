@@ -4,12 +4,13 @@ from random import Random
 
 import pytest
 
+from broker_agent.replica.log_directory import LogDirectory, ReplicaPlace
 from broker_agent.replica.partition_log import PartitionLog
 from broker_agent.replica.producers import PartitionRefused
 from broker_agent.replica.retention import RetentionConfig
 from metadata_log.format.batch import Batch
 from metadata_log.format.data_batch import NO_STAMP, ProducerStamp, stamp_of
-from tests.broker_agent.replica.partition_logs import NOW_MS, SMALL, opened, records
+from tests.broker_agent.replica.partition_logs import NOW_MS, SMALL, TOPIC_ID, opened, records
 from tests.sim.world.disk import MemoryDirectory, PowerCut
 
 CONFIG = SMALL._replace(segment_bytes=1_500, retention=RetentionConfig(-1, 5_000, -1))
@@ -217,3 +218,36 @@ def copy(leader: PartitionLog, follower: PartitionLog) -> None:
     while batches := leader.read(follower.shape.end, 900, leader.shape.end):
         follower.append_fetched(batches, NOW_MS)
     follower.flush()
+
+
+def test_a_new_log_costs_four_fsyncs() -> None:
+    """One of the log directory, for the new name; the note `flushed`, the segment's header, and both of their names."""
+    disk = MemoryDirectory("/d")
+    LogDirectory(disk).open(ReplicaPlace(TOPIC_ID, 0), wall_ms=NOW_MS)
+    assert disk.flushes == 4
+
+
+@pytest.mark.parametrize("operation", range(1, 20))
+def test_a_power_cut_inside_the_creation_of_a_log_leaves_a_place_for_it(operation: int) -> None:
+    """The cut comes at each change of the disk, up to the first records. What was flushed is there, and the log goes on."""
+    place = ReplicaPlace(TOPIC_ID, 0)
+    for seed in range(30):
+        disk, flushed = MemoryDirectory("/d"), 0
+        disk.cut_power_after(operation)
+        try:
+            log = LogDirectory(disk).open(place, wall_ms=NOW_MS)
+            for _ in range(3):
+                log.append(records(2), NO_STAMP, 1, NOW_MS)
+                log.append(records(1, 700), NO_STAMP, 1, NOW_MS)
+                log.flush()
+                flushed = log.shape.end
+        except PowerCut:
+            pass
+        for count in (3, 40):
+            disk = disk.crash(Random(seed))
+            log = LogDirectory(disk).open(place, wall_ms=NOW_MS)
+            assert log.shape.end >= flushed
+            for _ in range(count):
+                log.append(records(2, 300), NO_STAMP, 1, NOW_MS)
+        log.flush()
+        assert log.shape.flushed_end >= flushed + 80
