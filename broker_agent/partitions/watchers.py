@@ -39,7 +39,7 @@ class Watchers:
         """The wake-ups since the last call of `take`."""
 
     def watch(self, place: Place, watcher: Watcher) -> None:
-        """Tell `watcher` the news of a partition from now on, and once now."""
+        """Tell `watcher` the news of a partition from now on. A new leader does not await its follower here any more."""
         self._of.setdefault(place, {})[watcher] = None
         watcher.places.add(place)
         if watcher.follower_id is not None:

@@ -8,7 +8,7 @@
 A log is found by topic id, never by name. Example:
   1. Broker 101 is down while topic `orders` is deleted and created again.
   2. Broker 101 starts. Its old logs have the old topic id, so no record of the old topic comes into the new topic.
-  3. The assignments name no partition with the old id: broker 101 deletes the old logs.
+  3. The assignments name no partition with the old id: the old logs are stray. They are reported, and an operator decides.
 
 *Open files.* A log in use has two or three open files. `used` closes the files of the logs that were idle longest, so that at
 most `OPEN_LOGS_MAX` logs have open files, besides those with unflushed records.
