@@ -3,6 +3,7 @@
 1. At 5 s a commit begins, on a slow disk. The program reads on.
 2. At 7 s the program closes the consumer. The committer waits for the commit under way, and then commits what is left.
 3. The disk is full: the commit fails. The error is kept for the next `poll` or `close`; the old positions hold.
+4. A program cancels its call of `commit`. The thread that writes the file goes on, and the next commit waits for this thread.
 """
 
 import asyncio
@@ -33,7 +34,8 @@ class Committer:
         self._interval_ms = interval_ms
         self._clock = clock
         self._wake = wake
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[Exception | None] | None = None
+        """The commit under way."""
         self._error: Exception | None = None
 
     def step(self, now_ms: int) -> int:
@@ -44,35 +46,49 @@ class Committer:
         if now_ms < due_ms:
             return due_ms
         if self._task is None:
-            self._task = asyncio.create_task(self._commit(), name="commit")
-            self._task.add_done_callback(self._ended)
+            self._begin().add_done_callback(self._keep_error)
         return now_ms + self._interval_ms
 
-    def _ended(self, _: asyncio.Task[None]) -> None:
+    def _begin(self) -> asyncio.Task[Exception | None]:
+        assert self._task is None, "one commit at a time"
+        self._task = asyncio.create_task(self._commit(), name="commit")
+        self._task.add_done_callback(self._ended)
+        return self._task
+
+    def _ended(self, _: asyncio.Task[Exception | None]) -> None:
         self._task = None
         self._wake()
 
+    def _keep_error(self, task: asyncio.Task[Exception | None]) -> None:
+        """Nobody waits for this commit: the program hears of the error at its next call."""
+        if not task.cancelled():
+            self._error = task.result()
+
     async def commit(self) -> None:
-        """Waits for the commit under way, and commits what is left. Raises what the store raises."""
+        """Waits for the commit under way, and commits what is left. Raises what the store raises.
+
+        A caller that is cancelled ends no commit: the store may be a thread, which nobody can stop.
+        """
         if self._store is None:
             return
-        if self._task is not None:
+        while self._task is not None:
             await asyncio.wait((self._task,))
-        await self._commit()
-        self.raise_error()
+        error, self._error = await asyncio.shield(self._begin()), None
+        if error is not None:
+            raise error
 
-    async def _commit(self) -> None:
+    async def _commit(self) -> Exception | None:
+        """Returns what the store raises. The positions are committed again later."""
         assert self._store is not None
         positions = self._commits.begin(self._clock.now_ms())
         if not positions:
-            return
+            return None
         try:
             await self._store.save(positions)
-        except Exception as e:  # the program hears of it at its next call
-            self._error = e
-        else:
-            self._commits.done(positions)
-            self._error = None
+        except Exception as e:  # the caller raises it
+            return e
+        self._commits.done(positions)
+        return None
 
     def raise_error(self) -> None:
         """Raises the error of the last commit, once."""

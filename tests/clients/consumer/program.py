@@ -168,11 +168,14 @@ class MemoryPositions:
         """The time, and the offset of each partition."""
         self.broken = False
         self.gate: asyncio.Event | None = None
+        self.begun = 0
+        """How many saves have begun."""
 
     async def load(self) -> Mapping[TopicPartition, StoredPosition]:
         return dict(self.positions)
 
     async def save(self, positions: Mapping[TopicPartition, StoredPosition]) -> None:
+        self.begun += 1
         if self.gate is not None:
             await self.gate.wait()
         if self.broken:

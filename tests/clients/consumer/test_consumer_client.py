@@ -139,6 +139,49 @@ async def test_a_close_waits_for_the_commit_under_way_and_commits_the_rest() -> 
     assert [offsets for _, offsets in program.store.commits] == [{0: 1}, {0: 2}]
 
 
+async def test_a_commit_waits_for_a_cancelled_one_whose_write_goes_on() -> None:
+    """A thread that writes a file cannot be cancelled. Two threads at once would take each other for another program."""
+    program = Program()
+    program.append("a")
+    gate = program.store.gate = asyncio.Event()
+    async with program.consumer() as consumer:
+        consumer.assign([key()])
+        await program.poll(consumer)
+        cancelled = asyncio.create_task(consumer.commit())
+        await settle()
+        cancelled.cancel()
+        await settle()
+        assert cancelled.cancelled()
+        program.append("b")
+        await program.poll(consumer)
+        commits = [asyncio.create_task(consumer.commit()) for _ in range(2)]
+        await program.clock.run(20_000)
+        begun = program.store.begun
+        gate.set()
+        await asyncio.gather(*commits)
+        assert begun == 1
+    assert [offsets for _, offsets in program.store.commits] == [{0: 1}, {0: 2}]
+
+
+async def test_a_commit_hears_of_its_own_failure_although_others_wait_too() -> None:
+    program = Program()
+    program.append("a")
+    gate = program.store.gate = asyncio.Event()
+    async with program.consumer() as consumer:
+        consumer.assign([key()])
+        await program.poll(consumer)
+        program.store.broken = True
+        polling = asyncio.create_task(consumer.poll(60))
+        commits = [asyncio.create_task(consumer.commit()) for _ in range(2)]
+        await settle()
+        gate.set()
+        program.append("b")
+        outcomes = await asyncio.gather(*commits, return_exceptions=True)
+        assert [type(each) for each in outcomes] == [PositionsUnusable, PositionsUnusable]
+        assert [record.value for record in await polling] == [b"b"]
+        program.store.broken = False
+
+
 async def test_a_leader_that_dies_is_replaced_and_no_record_is_lost_or_doubled() -> None:
     program = Program()
     program.append("a", "b")
