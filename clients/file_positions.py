@@ -10,6 +10,9 @@ list of positions. After a crash the file has either the old positions or the ne
 
 Two programs with one file would undo each other's commits. So each commit compares the file with the content that this program
 has read or written last, and refuses to replace any other content.
+
+After a failed fsync nobody knows what the disk has, and a second fsync would succeed without a word. So the program hears of the
+failure at each commit until it is started anew, and nothing more is written.
 """
 
 import asyncio
@@ -23,7 +26,7 @@ import google_crc32c
 from clients.consumer.errors import PositionsUnusable
 from clients.consumer.positions import StoredPosition
 from clients.metadata.cluster import TopicPartition
-from metadata_log.disk.failures import FileTooLarge, FlushFailed
+from metadata_log.disk.failures import FileTooLarge, FlushFailed, Removed
 from metadata_log.disk.files import RealDirectory
 from metadata_log.format.ids import EPOCH_MAX, OFFSET_MAX, Uuid, parse_uuid, uuid_text
 
@@ -42,6 +45,8 @@ class FilePositions:
         self._seen: bytes | None = None
         """The content of the file as this object has read or written it."""
         self._positions: dict[TopicPartition, StoredPosition] = {}
+        self._failure: str | None = None
+        """What the disk did, if it did not keep what was written."""
 
     async def load(self) -> Mapping[TopicPartition, StoredPosition]:
         """Returns the positions of the file; none if there is no file.
@@ -55,7 +60,8 @@ class FilePositions:
         """Replaces the file by one with these positions and all others of the file, durably.
 
         Raises:
-            PositionsUnusable: the file cannot be written, or another program has changed it. The file is as it was.
+            PositionsUnusable: the file cannot be written, or another program has changed it. The file is as it was. After a
+                failed fsync the file has the old or the new positions, and each later call raises the same error.
         """
         await asyncio.to_thread(self._save, dict(positions))
 
@@ -76,6 +82,8 @@ class FilePositions:
             raise PositionsUnusable(text) from e
 
     def _save(self, positions: Mapping[TopicPartition, StoredPosition]) -> None:
+        if self._failure is not None:
+            raise PositionsUnusable(self._failure)
         if self._read() != self._seen:
             text = f"{self.path} was changed by another program, so no position was written. Give each consumer its own file"
             raise PositionsUnusable(text)
@@ -91,8 +99,12 @@ class FilePositions:
             text = f"the positions cannot be written to {self.path}: {e}. The old positions hold"
             raise PositionsUnusable(text) from e
         except FlushFailed as e:
-            text = f"the disk did not keep the positions in {self.path}: {e}. The file may have the old or the new positions"
-            raise PositionsUnusable(text) from e
+            why = "its directory was removed or replaced" if isinstance(e, Removed) else e.__cause__ or e
+            self._failure = (
+                f"the disk did not keep the positions in {self.path}: {why}. The file may have the old or the new positions, and "
+                "no more are written. Check the disk, and start this program again"
+            )
+            raise PositionsUnusable(self._failure) from e
         self._seen, self._positions = data, whole
 
 

@@ -1,6 +1,8 @@
 """The file of positions: durable, whole, checked, and of one program."""
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,30 @@ async def test_two_programs_do_not_undo_each_others_commits(tmp_path: Path) -> N
     with pytest.raises(PositionsUnusable, match="changed by another program"):
         await two.save({ORDERS: StoredPosition(2)})
     assert (await FilePositions(tmp_path / "p").load())[ORDERS].offset == 1
+
+
+@pytest.mark.parametrize("call", ["fsync", "fdatasync"])
+async def test_a_flush_that_failed_is_told_at_each_commit_and_never_repeated(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second flush would succeed although the disk still has the old positions."""
+    store = FilePositions(tmp_path / "p")
+    await store.load()
+    await store.save({ORDERS: StoredPosition(1)})
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as m:
+        m.setattr(os, call, fail)
+        with pytest.raises(PositionsUnusable, match="the disk did not keep the positions") as first:
+            await store.save({ORDERS: StoredPosition(2)})
+    there = (tmp_path / "p").read_bytes()
+    with pytest.raises(PositionsUnusable) as second:
+        await store.save({ORDERS: StoredPosition(3)})
+    assert str(second.value) == str(first.value)
+    assert (tmp_path / "p").read_bytes() == there
+    assert (await FilePositions(tmp_path / "p").load())[ORDERS].offset in (1, 2)
 
 
 async def test_a_file_that_cannot_be_read_or_written_is_an_error_with_its_name(tmp_path: Path) -> None:
