@@ -9,6 +9,7 @@ import click
 from quorum.cli.errors import EXIT_USAGE
 from quorum.cli.lazy import LazyGroup
 from quorum.cli.options import Options, global_options, merged
+from quorum.cli.output import escape_the_rest
 from quorum.cli.version import print_version
 
 _COMMANDS = {
@@ -64,6 +65,7 @@ def main() -> None:
     """The console script `quorumctl`."""
     if sys.stdout is None or sys.stderr is None:  # closed by the caller (`>&-`): Python then has no stream at all
         raise SystemExit(2)
+    escape_the_rest(sys.stdout)
     try:
         cli(prog_name="quorumctl")
     except UnicodeEncodeError as e:  # bytes on the command line or in the environment that stand for no text

@@ -5,8 +5,12 @@ any of the four, and programs may rely on the names: they change only with `sche
 
 A row about a change has three fields: `result`, a word such as created or refused; `error`, the error's name, for example
 POLICY_VIOLATION, or null; and `message`, a sentence for people, or null.
+
+A terminal may lack characters. People see `\\u65e5` for them, and programs read the same text from JSON and YAML as elsewhere.
 """
 
+import codecs
+import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,6 +31,23 @@ class Column(NamedTuple):
     key: str
 
 
+def has_all_characters(stream: Any) -> bool:
+    """True if the stream can show each character, because its encoding is UTF-8 or a relative."""
+    encoding = getattr(stream, "encoding", None)
+    return encoding is None or codecs.lookup(encoding).name.startswith("utf-")
+
+
+def escape_the_rest(stream: Any) -> None:
+    """Makes the stream escape what its encoding lacks. Otherwise one character of one record would end the command."""
+    if isinstance(stream, io.TextIOWrapper) and not has_all_characters(stream):
+        stream.reconfigure(errors="backslashreplace")
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Returns JSON that standard output can show. (The escapes of `escape_the_rest` are not JSON.)"""
+    return json.dumps(value, indent=indent, ensure_ascii=not has_all_characters(sys.stdout))
+
+
 def emit(
     output: str,
     document: Mapping[str, Any],
@@ -38,14 +59,15 @@ def emit(
     """Prints `document`. `rows` names its list for tables and JSON lines; `heading` is what a table has above it."""
     whole = {"schema_version": SCHEMA_VERSION, **document}
     if output == "json":
-        click.echo(json.dumps(whole, indent=2, ensure_ascii=False))
+        click.echo(json_text(whole, indent=2))
     elif output == "jsonl":
         for row in document[rows] if rows is not None else [whole]:
-            click.echo(json.dumps(row, ensure_ascii=False))
+            click.echo(json_text(row))
     elif output == "yaml":
         import yaml
 
-        click.echo(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), nl=False)
+        text = yaml.safe_dump(whole, sort_keys=False, allow_unicode=has_all_characters(sys.stdout))
+        click.echo(text, nl=False)
     else:
         for line in heading:
             click.echo(line)

@@ -1,10 +1,14 @@
 """Tables: aligned for a terminal of any kind, and never with an id cut in two."""
 
 import io
+import json
 
 import pytest
+import yaml
 
-from quorum.cli.output import Column, emit
+from metaquorum import ConsumerRecord
+from quorum.cli.commands.records.consume import Printer
+from quorum.cli.output import Column, emit, escape_the_rest
 
 ENDPOINT = "broker-with-a-long-name.example.org:9092"
 
@@ -30,3 +34,36 @@ def test_no_kind_of_terminal_cuts_an_id(monkeypatch: pytest.MonkeyPatch, kind: s
     assert "…" not in out.getvalue()
     for value in row.values():
         assert value in out.getvalue()
+
+
+@pytest.mark.parametrize("output", ["table", "json", "jsonl", "yaml"])
+def test_a_terminal_of_another_alphabet_gets_escapes_and_programs_the_same_text(
+    output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = io.BytesIO()
+    out = io.TextIOWrapper(data, encoding="latin-1", write_through=True)
+    monkeypatch.setattr("sys.stdout", out)
+    escape_the_rest(out)
+    printer = Printer(output)
+    printer.show([ConsumerRecord("orders", 0, 0, 0, "hö".encode(), "日本 😀".encode(), (), 5)])
+    printer.end()
+    text = data.getvalue().decode("latin-1")
+    match output:
+        case "table":
+            assert text.splitlines()[1].endswith("hö\t\\u65e5\\u672c \\U0001f600")
+        case "json":
+            assert json.loads(text)["records"][0]["value"] == "日本 😀"
+        case "jsonl":
+            assert json.loads(text)["value"] == "日本 😀"
+        case "yaml":
+            assert yaml.safe_load(text)["records"][0]["value"] == "日本 😀"
+
+
+def test_a_terminal_of_utf_8_gets_the_text_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = io.BytesIO()
+    out = io.TextIOWrapper(data, encoding="utf-8", write_through=True)
+    monkeypatch.setattr("sys.stdout", out)
+    escape_the_rest(out)
+    emit("json", {"name": "日本"})
+    assert "日本" in data.getvalue().decode()
+    assert out.errors == "strict"

@@ -6,7 +6,6 @@ Example: orders-0 ends at 100 and orders-1 at 50. The command stops when both po
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +17,7 @@ from quorum.cli.commands.records.record_rows import TITLES, line_of, row_of
 from quorum.cli.commands.records.start_place import parse_place, seek
 from quorum.cli.errors import EXIT_INTERRUPTED, EXIT_TIMEOUT, EXIT_USAGE, CliError
 from quorum.cli.options import Options, command
-from quorum.cli.output import emit
+from quorum.cli.output import emit, json_text
 from quorum.cli.shared_options import INT32_MAX
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ class Printer:
             click.echo("\n".join([*lines, *map(line_of, records)]))
         elif self._output == "jsonl":
             for each in records:
-                click.echo(json.dumps(row_of(each), ensure_ascii=False))
+                click.echo(json_text(row_of(each)))
         else:
             self._rows += map(row_of, records)
         self.count += len(records)
