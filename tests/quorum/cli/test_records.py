@@ -4,18 +4,21 @@ tests/processes/partitions/test_clients.py runs both commands against real broke
 """
 
 import asyncio
+import errno
 import io
 import os
 import subprocess
 import sys
 from datetime import UTC, datetime
+from typing import cast
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from metaquorum import ConsumerRecord
+from metaquorum import ConsumerRecord, Producer, RecordMetadata
 from quorum.cli.commands.records.input_lines import CHUNK_BYTES, LINE_BYTES_MAX, input_lines
+from quorum.cli.commands.records.produce import Outcome, _write
 from quorum.cli.commands.records.record_rows import line_of, row_of, time_text
 from quorum.cli.commands.records.start_place import parse_place
 from quorum.cli.errors import CliError
@@ -79,8 +82,49 @@ async def test_the_input_is_cut_into_lines(data: bytes, lines: list[bytes]) -> N
 
 
 async def test_a_line_that_no_record_can_hold_is_refused() -> None:
-    with pytest.raises(CliError, match="line 2 or a line soon after it has more than"):
+    with pytest.raises(CliError, match="line 2 has more than"):
         await lines_of(io.BytesIO(b"a\n" + b"x" * (LINE_BYTES_MAX + 1)))
+
+
+class BrokenInput(io.BytesIO):
+    """A terminal that goes away, or a disk with a bad sector, after the first line."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        if not data:
+            raise OSError(errno.EIO, "Input/output error")
+        return data
+
+
+class Written:
+    """A producer that keeps the values."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+
+    async def enqueue(self, topic: str, value: bytes, **_: object) -> asyncio.Future[RecordMetadata]:
+        self.values.append(value)
+        sent = asyncio.get_running_loop().create_future()
+        sent.set_result(RecordMetadata(topic, 0, len(self.values) - 1, 0))
+        return sent
+
+
+@pytest.mark.parametrize(
+    ("stream", "text"),
+    [
+        (BrokenInput(b"a\nb\n"), "standard input cannot be read: Input/output error; 2 lines before were sent"),
+        (io.BytesIO(b"a\nb\n" + b"x" * (LINE_BYTES_MAX + 1)), "more than 1048576 bytes"),
+    ],
+)
+async def test_an_input_that_breaks_off_is_told_with_what_was_written(
+    stream: io.BytesIO, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(stream))
+    producer, outcome = Written(), Outcome("orders")
+    await _write(cast(Producer, producer), outcome, None, None)
+    await asyncio.sleep(0)
+    assert (outcome.count, producer.values[:2]) == (2, [b"a", b"b"])
+    assert outcome.error is not None and text in outcome.error.message
 
 
 async def test_a_line_is_there_before_the_input_ends() -> None:

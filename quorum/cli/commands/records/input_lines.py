@@ -26,8 +26,7 @@ async def input_lines(stream: BinaryIO) -> AsyncIterator[list[bytes]]:
     """Yields the lines of each chunk, without their ends. The last line may lack its end.
 
     Raises:
-        CliError: a line is longer than any record.
-        OSError: the input cannot be read.
+        CliError: a line is longer than any record, or the input cannot be read. All lines before were yielded.
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | OSError] = asyncio.Queue()
@@ -61,16 +60,18 @@ async def input_lines(stream: BinaryIO) -> AsyncIterator[list[bytes]]:
         chunk = await queue.get()
         room.release()
         if isinstance(chunk, OSError):
-            raise chunk
+            text = f"standard input cannot be read: {chunk.strerror or chunk}; {count:,} lines before were sent"
+            raise CliError(text) from chunk
         lines = (rest + chunk).split(b"\n")
         rest = lines.pop()
         if not chunk and rest:
             lines, rest = [rest], b""
-        for each in (*lines, rest):
+        for place, each in enumerate((*lines, rest)):
             if len(each) > LINE_BYTES_MAX:
-                raise CliError(
-                    f"line {count + 1} or a line soon after it has more than {LINE_BYTES_MAX} bytes, so it is no record"
-                )
+                if place:
+                    yield lines[:place]
+                text = f"line {count + place + 1} has more than {LINE_BYTES_MAX} bytes, so it is no record"
+                raise CliError(f"{text}; {count + place:,} lines before were sent")
         count += len(lines)
         if lines:
             yield lines

@@ -13,7 +13,7 @@ import click
 
 from quorum.cli.commands.records.broker_clients import broker_addresses, run
 from quorum.cli.commands.records.input_lines import input_lines
-from quorum.cli.errors import EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_TIMEOUT, EXIT_USAGE, CliError, exit_code_of
+from quorum.cli.errors import EXIT_INTERRUPTED, EXIT_TIMEOUT, EXIT_USAGE, CliError, exit_code_of
 from quorum.cli.options import Options, command
 from quorum.cli.output import Column, emit
 from quorum.cli.shared_options import INT32_MAX
@@ -90,6 +90,13 @@ def produce(options: Options, topic: str, key_separator: str | None, acks: str, 
 
 async def _write(producer: Producer, outcome: Outcome, separator: str | None, partition: int | None) -> None:
     """Sends all lines. The first error ends the reading; what was sent before is waited for."""
+    try:
+        await _send_lines(producer, outcome, separator, partition)
+    except CliError as e:
+        outcome.stop_with(e)
+
+
+async def _send_lines(producer: Producer, outcome: Outcome, separator: str | None, partition: int | None) -> None:
     from metaquorum import SendError
 
     mark = None if separator is None else separator.encode()
@@ -102,8 +109,7 @@ async def _write(producer: Producer, outcome: Outcome, separator: str | None, pa
                 key, found, value = line.partition(mark)
                 if not found:
                     text = f"line {number} has no {separator!r}, so it was not written; {number - 1:,} lines before were sent"
-                    outcome.stop_with(text)
-                    return
+                    raise CliError(text)
             try:
                 sent = await producer.enqueue(outcome.topic, value, key=key, partition=partition)
             except SendError as e:
@@ -127,8 +133,9 @@ class Outcome:
         """For each partition the number of records, the first offset and the last."""
         self._told_s = now_s()
 
-    def stop_with(self, text: str) -> None:
-        self.error = self.error or CliError(text, EXIT_REFUSED)
+    def stop_with(self, error: CliError) -> None:
+        """Notes why the reading has ended."""
+        self.error = self.error or error
 
     def refused(self, error: BaseException) -> None:
         """Counts a record that was not delivered."""
