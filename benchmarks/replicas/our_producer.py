@@ -38,7 +38,9 @@ class Producer:
         self._calls = calls
         self._records = records
         self.partitions = view.partitions_by_topic[topic]
-        self._leaders = {each.partition: view.node(each.leader_id) for each in self.partitions if each.leader_id}
+        self._leaders = {
+            each.partition: view.node(each.leader_id) for each in self.partitions if each.leader_id is not None
+        }
 
     def led(self) -> dict[ClusterNode, list[PartitionView]]:
         """The partitions, by leader."""
@@ -92,19 +94,20 @@ class Producer:
         return acknowledged, took
 
     async def at_rate(self, per_second: float, seconds: float) -> tuple[int, list[float]]:
-        """As `at_full_speed`, with a request at each tick."""
-        took: list[float] = []
+        """As `at_full_speed`, with a request at each tick. The first ticks are the warm-up, in whichever order answers come."""
+        warm_up, count = int(per_second * WARM_UP_S), int(per_second * (WARM_UP_S + seconds))
         began = time.perf_counter()
         async with asyncio.TaskGroup() as tasks:
-            for number in range(int(per_second * (WARM_UP_S + seconds))):
+            sent = []
+            for number in range(count):
                 await asyncio.sleep(max(0.0, began + number / per_second - time.perf_counter()))
-                tasks.create_task(self._single(number, took))
-        counted = took[int(per_second * WARM_UP_S) :]
-        return len(counted), counted
+                sent.append(tasks.create_task(self._single(number)))
+        took = [each.result() for each in sent[warm_up:]]
+        return len(took), took
 
-    async def _single(self, number: int, took: list[float]) -> None:
+    async def _single(self, number: int) -> float:
         each = self.partitions[number % len(self.partitions)]
-        took.append(await self.append(self._leaders[each.partition], [each], NO_STAMP))
+        return await self.append(self._leaders[each.partition], [each], NO_STAMP)
 
 
 async def produce(arguments: argparse.Namespace) -> dict[str, float | list[float]]:
