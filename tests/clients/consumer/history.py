@@ -10,6 +10,7 @@ The laws:
     4. One fetch is in flight to a leader at most.
     5. Twenty seconds after the last fault, the program has read the whole log: the last value that it got at each offset is that
        of the log, from the place where its reading began or the log begins now.
+    6. The program never hears of an error: the leaders answer well, and a policy says where to go on.
 """
 
 import random
@@ -17,6 +18,7 @@ from typing import Final
 
 from clients.consumer.consumer_core import ConsumerCore
 from clients.consumer.effects import Fetch
+from clients.consumer.errors import ConsumerError
 from clients.consumer.positions import Position, StoredPosition
 from clients.metadata.cluster import Cluster, TopicPartition
 from clients.partition_values import EndOfLog
@@ -165,7 +167,11 @@ class History(World):
     def take(self, limit: int) -> None:
         self.hear()
         self.taken = list(self.expected)
-        for record in self.core.poll(limit):
+        try:
+            records = self.core.poll(limit)
+        except ConsumerError as e:
+            raise Broken(f"law 6: {e}") from e
+        for record in records:
             number, offset = record.partition, record.offset
             self.delivered += 1
             if record.value not in self.committed.get((number, offset), set()):

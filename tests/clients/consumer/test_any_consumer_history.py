@@ -8,7 +8,7 @@ import pytest
 from clients.consumer.assigned import AssignedPartition
 from clients.consumer.commits import Commits
 from clients.consumer.consumer_core import ConsumerCore
-from clients.consumer.errors import ConsumerError, LogTruncated
+from clients.consumer.errors import LogTruncated
 from clients.consumer.in_flight import Entry, InFlight
 from clients.consumer.outcomes import Outcomes
 from clients.consumer.positions import Position
@@ -20,8 +20,8 @@ def play(seed: int, *, has_unclean: bool = True, events: int = 80) -> History:
     history = History(seed, has_unclean=has_unclean)
     try:
         history.play(events)
-    except (AssertionError, ConsumerError) as e:
-        raise Broken(f"seed {seed}: {e}") from e
+    except AssertionError as e:
+        raise AssertionError(f"seed {seed}: {e}") from e
     return history
 
 
@@ -128,6 +128,11 @@ MUTANTS: dict[str, tuple[type, str, Callable[..., Any] | property]] = {
 def test_each_planted_bug_breaks_a_law(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, bug = MUTANTS[name]
     monkeypatch.setattr(owner, attribute, bug)
-    with pytest.raises(Broken):
-        for seed in range(200):
-            play(seed)
+    for seed in range(200):
+        try:
+            History(seed).play(80)
+        except Broken:
+            return
+        except AssertionError:
+            continue  # an assert of the consumer itself is no law
+    raise LookupError("no history finds this bug")

@@ -111,10 +111,11 @@ class History:
                 do()
                 self._trouble()
             else:
-                assert next_ms is not None, "nothing will happen any more, and records have no end"
+                if next_ms is None:
+                    raise LawBroken("law 1: nothing will happen any more, and records have no end")
                 self.now_ms = max(self.now_ms, next_ms)
             self._carry_out(self.core.step(self.view, self.now_ms))
-        raise LawBroken("the history does not end")
+        raise LawBroken("law 1: the history does not end")
 
     def _enqueue(self, number: int) -> None:
         key = self.dice.choice(list(self.enqueued))
@@ -245,8 +246,7 @@ class History:
             written = {value for log in own for value in log.values}
             for value in acked:
                 at = self.ends[value]
-                assert isinstance(at, int)
-                if not any(log.values[at : at + 1] == [value] for log in own):
+                if not isinstance(at, int) or not any(log.values[at : at + 1] == [value] for log in own):
                     raise LawBroken(f"law 3: {value!r} was acknowledged at {at}: {own[-1].values}")
             for log in own:
                 there = {value: offset for offset, value in reversed([*enumerate(log.values)])}

@@ -1,4 +1,7 @@
-"""Random histories of a producer and its leaders. Each law finds its mutant."""
+"""Random histories of a producer and its leaders. Each planted bug breaks a law.
+
+An assert of the producer that fails on the way proves nothing: only a `LawBroken` counts.
+"""
 
 from collections.abc import Callable
 
@@ -155,13 +158,15 @@ def test_a_planted_bug_breaks_a_law(
         for world in WORLDS.values():
             try:
                 History(seed, world).run(RECORDS)
-            except (LawBroken, AssertionError):
+            except LawBroken:
                 return
+            except AssertionError:
+                continue
     raise LookupError("no history finds this bug")
 
 
 def test_a_planted_bug_breaks_the_story_of_a_batch_behind_a_lost_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two late requests must arrive within a few milliseconds for this bug to be seen: too rare for histories."""
     forgets_what_may_be_written(monkeypatch)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="b has got another stamp"):
         test_a_batch_behind_a_lost_one_is_never_sent_under_another_stamp()

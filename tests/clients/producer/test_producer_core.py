@@ -410,7 +410,7 @@ def test_a_batch_behind_a_lost_one_is_never_sent_under_another_stamp() -> None:
     driver.refresh()
     driver.run(1_000)
     driver.pass_on("b")
-    assert isinstance(driver.errors.get("b"), MayHaveBeenWritten)
+    assert isinstance(driver.errors.get("b"), MayHaveBeenWritten), "b has got another stamp"
     driver.run(1_000)
     driver.pass_on("c")
     driver.run(1_000)
