@@ -18,6 +18,7 @@ leaderships have moved. For example:
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from broker_agent.rights import quotas
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, Epoch, NodeId, Offset, Uuid
 from metadata_log.format.partition_state import PartitionState
@@ -102,6 +103,16 @@ class MetadataView:
     def features(self) -> dict[str, int]:
         """The level of each feature on which the cluster has agreed. A feature that is off is not there."""
         return dict(self.image.features.items())
+
+    # --- clients -----------------------------------------------------------------------------------------------------
+
+    def client_quota(self, key: str, user: str, client_id: str) -> float | None:
+        """The quota `key` that holds for a client, by Kafka's precedence; None if there is none."""
+        return quotas.client_quota(self.image, key, user, client_id)
+
+    def ip_quota(self, key: str, address: str) -> float | None:
+        """The quota `key` that holds for an address; None if there is none."""
+        return quotas.ip_quota(self.image, key, address)
 
     # --- topics and partitions ---------------------------------------------------------------------------------------
 

@@ -250,6 +250,33 @@ class AdminClient(Calls):
         )
         return await self.call(request, admin_pb2.UpdateFeaturesResponse)
 
+    # --- quotas ----------------------------------------------------------------------------------------------------
+
+    async def alter_client_quotas(
+        self, alterations: Iterable[admin_pb2.ClientQuotaAlteration], *, validate_only: bool = False
+    ) -> admin_pb2.AlterClientQuotasResponse:
+        """Sets and removes quotas of clients. Each entity has a result of its own."""
+        request = admin_pb2.AlterClientQuotasRequest(alterations=alterations, validate_only=validate_only)
+        return await self.call(request, admin_pb2.AlterClientQuotasResponse)
+
+    async def describe_client_quotas(
+        self, request: admin_pb2.DescribeClientQuotasRequest
+    ) -> admin_pb2.DescribeClientQuotasResponse:
+        """Returns one page of the entities that pass the request's filter, with their quotas."""
+        return await self.call(request, admin_pb2.DescribeClientQuotasResponse)
+
+    async def client_quotas(
+        self,
+        *components: admin_pb2.DescribeClientQuotasRequest.Component,
+        strict: bool = False,
+        page_size: int = 0,
+    ) -> AsyncIterator[admin_pb2.DescribedClientQuotas]:
+        """Yields the quotas of the entities that meet all conditions; `strict`: and have no other part."""
+        request = admin_pb2.DescribeClientQuotasRequest(components=components, strict=strict, page_size=page_size)
+        async for page in self.pages(request, admin_pb2.DescribeClientQuotasResponse):
+            for entry in page.entries:
+                yield entry
+
     # --- brokers ---------------------------------------------------------------------------------------------------
 
     async def list_brokers(self, page_size: int = 0, page_token: bytes = b"") -> admin_pb2.ListBrokersResponse:

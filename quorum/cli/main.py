@@ -24,6 +24,7 @@ _COMMANDS = {
     "log": "quorum.cli.commands.log.log:log",
     "partitions": "quorum.cli.commands.partitions.partitions:partitions",
     "produce": "quorum.cli.commands.records.produce:produce",
+    "quotas": "quorum.cli.commands.rights.quotas:quotas",
     "quorum": "quorum.cli.commands.quorum.quorum:quorum",
     "snapshot": "quorum.cli.commands.snapshot:snapshot",
     "storage": "quorum.cli.commands.storage:storage",

@@ -59,8 +59,10 @@ from quorum.controller.protocol.directory_commands import AssignReplicasToDirs, 
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
+from quorum.controller.protocol.quota_commands import AlterClientQuotas
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, ContinueReassignments
 from quorum.controller.protocol.topic_commands import ContinueTopics, CreatePartitions, CreateTopics, DeleteTopics
+from quorum.controller.rights.quotas import alter_client_quotas
 from quorum.controller.topics.configs import alter_configs
 from quorum.controller.topics.topic_commands import Topics
 
@@ -86,6 +88,7 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     AlterPartitionReassignments,
     ContinueReassignments,
     AllocateProducerIds,
+    AlterClientQuotas,
     BootstrapFeatures,
     UpdateFeatures,
     RegisterControllerCommand,
@@ -184,12 +187,10 @@ class Controller:
                 return brokers.fence_expired(image, now_ms)
             case ContinueFencing() | ContinueDirectoryLoss() | ContinueShutdown() | ElectLeaderless():
                 return brokers.go_on(image, command, now_ms)
-            case BootstrapFeatures():
-                return bootstrap_features(image, command)
             case UpdateFeatures():
                 return update_features(image, command, self.config)
-            case RegisterControllerCommand():
-                return register_controller(image, command)
+            case BootstrapFeatures() | RegisterControllerCommand() | AlterClientQuotas():
+                return _by_image(image, command)
             case _:
                 assert_never(command)
 
@@ -251,3 +252,18 @@ class Controller:
             metadata_offset=None if offset == UNKNOWN_OFFSET else offset,
             session_deadline_ms=None if session.may_go or session.has_ended else session.deadline_ms,
         )
+
+
+def _by_image(
+    image: MetadataImage, command: BootstrapFeatures | RegisterControllerCommand | AlterClientQuotas
+) -> Decision:
+    """Decides a command that uses neither config, time nor soft state."""
+    match command:
+        case BootstrapFeatures():
+            return bootstrap_features(image, command)
+        case RegisterControllerCommand():
+            return register_controller(image, command)
+        case AlterClientQuotas():
+            return alter_client_quotas(image, command)
+        case _:
+            assert_never(command)

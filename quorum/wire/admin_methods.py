@@ -27,6 +27,7 @@ from quorum.runtime.protocol.requests import ReadView, Refused
 from quorum.wire.convert import convert_admin as convert
 from quorum.wire.convert import convert_features as features
 from quorum.wire.convert import convert_membership as membership
+from quorum.wire.convert import convert_quotas as quotas
 from quorum.wire.convert import convert_reads as reads
 from quorum.wire.convert import convert_reassignments as moves
 from quorum.wire.convert import pages
@@ -280,6 +281,7 @@ ROWS: Final[tuple[Row, ...]] = (
         moves.check_targets,
     ),
     Submitted("UpdateFeatures", features.from_update_features, features.to_update_features_response),
+    Submitted("AlterClientQuotas", quotas.from_alter_quotas, quotas.to_alter_quotas_response),
     Submitted(
         "FenceBroker",
         lambda request: FenceBroker(request.broker_id, request.reason, request.validate_only),
@@ -311,6 +313,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Viewed("DescribeConfigs", _describe_configs),
     Viewed("ListPartitionReassignments", _list_reassignments),
     Viewed("DescribeFeatures", features.describe_features),
+    Counted("DescribeClientQuotas", quotas.find_quotas, quotas.describe_quotas_page),
     Counted("ListBrokers", _count_partitions, _list_brokers),
     Counted(
         "DescribePartitionHealth",

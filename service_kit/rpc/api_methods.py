@@ -44,6 +44,8 @@ ADMIN: Final[Mapping[str, Kind]] = {
     "ListPartitionReassignments": Kind.READ,
     "DescribeFeatures": Kind.READ,
     "UpdateFeatures": Kind.CHANGE_ONCE,
+    "DescribeClientQuotas": Kind.READ,
+    "AlterClientQuotas": Kind.CHANGE_ONCE,
     "ListBrokers": Kind.READ,
     "FenceBroker": Kind.CHANGE_ONCE,
     "UnfenceBroker": Kind.CHANGE_ONCE,

@@ -659,6 +659,121 @@ class UpdateFeaturesResponse(_message.Message):
     results: _containers.RepeatedCompositeFieldContainer[FeatureResult]
     def __init__(self, offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[FeatureResult, _Mapping]]] = ...) -> None: ...
 
+class ClientQuotaEntityPart(_message.Message):
+    __slots__ = ("entity_type", "name")
+    ENTITY_TYPE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    entity_type: str
+    name: str
+    def __init__(self, entity_type: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class ClientQuotaEntity(_message.Message):
+    __slots__ = ("parts",)
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    parts: _containers.RepeatedCompositeFieldContainer[ClientQuotaEntityPart]
+    def __init__(self, parts: _Optional[_Iterable[_Union[ClientQuotaEntityPart, _Mapping]]] = ...) -> None: ...
+
+class DescribeClientQuotasRequest(_message.Message):
+    __slots__ = ("context", "page_size", "page_token", "components", "strict")
+    class Match(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        EXACT: _ClassVar[DescribeClientQuotasRequest.Match]
+        DEFAULT: _ClassVar[DescribeClientQuotasRequest.Match]
+        ANY: _ClassVar[DescribeClientQuotasRequest.Match]
+    EXACT: DescribeClientQuotasRequest.Match
+    DEFAULT: DescribeClientQuotasRequest.Match
+    ANY: DescribeClientQuotasRequest.Match
+    class Component(_message.Message):
+        __slots__ = ("entity_type", "match", "name")
+        ENTITY_TYPE_FIELD_NUMBER: _ClassVar[int]
+        MATCH_FIELD_NUMBER: _ClassVar[int]
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        entity_type: str
+        match: DescribeClientQuotasRequest.Match
+        name: str
+        def __init__(self, entity_type: _Optional[str] = ..., match: _Optional[_Union[DescribeClientQuotasRequest.Match, str]] = ..., name: _Optional[str] = ...) -> None: ...
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    COMPONENTS_FIELD_NUMBER: _ClassVar[int]
+    STRICT_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    page_size: int
+    page_token: bytes
+    components: _containers.RepeatedCompositeFieldContainer[DescribeClientQuotasRequest.Component]
+    strict: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ..., components: _Optional[_Iterable[_Union[DescribeClientQuotasRequest.Component, _Mapping]]] = ..., strict: bool = ...) -> None: ...
+
+class ClientQuotaValue(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: float
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
+class DescribedClientQuotas(_message.Message):
+    __slots__ = ("entity", "values")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    entity: ClientQuotaEntity
+    values: _containers.RepeatedCompositeFieldContainer[ClientQuotaValue]
+    def __init__(self, entity: _Optional[_Union[ClientQuotaEntity, _Mapping]] = ..., values: _Optional[_Iterable[_Union[ClientQuotaValue, _Mapping]]] = ...) -> None: ...
+
+class DescribeClientQuotasResponse(_message.Message):
+    __slots__ = ("as_of_offset", "entries", "next_page_token", "local")
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    as_of_offset: int
+    entries: _containers.RepeatedCompositeFieldContainer[DescribedClientQuotas]
+    next_page_token: bytes
+    local: LocalView
+    def __init__(self, as_of_offset: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[DescribedClientQuotas, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
+
+class ClientQuotaOperation(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: float
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
+class ClientQuotaAlteration(_message.Message):
+    __slots__ = ("entity", "operations")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    entity: ClientQuotaEntity
+    operations: _containers.RepeatedCompositeFieldContainer[ClientQuotaOperation]
+    def __init__(self, entity: _Optional[_Union[ClientQuotaEntity, _Mapping]] = ..., operations: _Optional[_Iterable[_Union[ClientQuotaOperation, _Mapping]]] = ...) -> None: ...
+
+class AlterClientQuotasRequest(_message.Message):
+    __slots__ = ("context", "alterations", "validate_only")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    ALTERATIONS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    alterations: _containers.RepeatedCompositeFieldContainer[ClientQuotaAlteration]
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., alterations: _Optional[_Iterable[_Union[ClientQuotaAlteration, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class ClientQuotaResult(_message.Message):
+    __slots__ = ("entity", "error")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    entity: ClientQuotaEntity
+    error: _common_pb2.Error
+    def __init__(self, entity: _Optional[_Union[ClientQuotaEntity, _Mapping]] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ...) -> None: ...
+
+class AlterClientQuotasResponse(_message.Message):
+    __slots__ = ("offset", "results")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    results: _containers.RepeatedCompositeFieldContainer[ClientQuotaResult]
+    def __init__(self, offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[ClientQuotaResult, _Mapping]]] = ...) -> None: ...
+
 class DescribePartitionHealthRequest(_message.Message):
     __slots__ = ("context", "limit")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]

@@ -120,6 +120,16 @@ class AdminServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.FromString,
                 _registered_method=True)
+        self.DescribeClientQuotas = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/DescribeClientQuotas',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeClientQuotasRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeClientQuotasResponse.FromString,
+                _registered_method=True)
+        self.AlterClientQuotas = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/AlterClientQuotas',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterClientQuotasRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterClientQuotasResponse.FromString,
+                _registered_method=True)
         self.ListBrokers = channel.unary_unary(
                 '/quorum_rpc.v1.AdminService/ListBrokers',
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ListBrokersRequest.SerializeToString,
@@ -335,6 +345,22 @@ class AdminServiceServicer(object):
         """Raises or lowers levels of features: all updates of the request, or none. Errors: INVALID_UPDATE_VERSION (a node
         does not support the level, another feature lacks a level, or the direction is not allowed), FEATURE_UPDATE_FAILED
         (something in the metadata needs the present level).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeClientQuotas(self, request, context):
+        """Lists the quotas of clients that pass a filter, by entity, in pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterClientQuotas(self, request, context):
+        """Sets and removes quotas of clients, key by key (KIP-546). Brokers with data of their own hold clients to them;
+        `brokerd` does not. Errors: POLICY_VIOLATION (the cluster would have more than 50,000 quotas). Errors of an entity:
+        INVALID_REQUEST.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -562,6 +588,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.UpdateFeatures,
                     request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.SerializeToString,
+            ),
+            'DescribeClientQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeClientQuotas,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeClientQuotasRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeClientQuotasResponse.SerializeToString,
+            ),
+            'AlterClientQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterClientQuotas,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterClientQuotasRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterClientQuotasResponse.SerializeToString,
             ),
             'ListBrokers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListBrokers,
@@ -1004,6 +1040,60 @@ class AdminService(object):
             '/quorum_rpc.v1.AdminService/UpdateFeatures',
             quorum__rpc_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeClientQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/DescribeClientQuotas',
+            quorum__rpc_dot_v1_dot_admin__pb2.DescribeClientQuotasRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.DescribeClientQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterClientQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/AlterClientQuotas',
+            quorum__rpc_dot_v1_dot_admin__pb2.AlterClientQuotasRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.AlterClientQuotasResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -33,6 +33,7 @@ from quorum.controller.protocol.feature_commands import (
     UpdateFeaturesReply,
 )
 from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode
+from quorum.controller.protocol.quota_commands import AlterClientQuotas, AlterClientQuotasReply
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
@@ -294,6 +295,7 @@ Command: TypeAlias = (
     | ContinueReassignments
     | BalanceLeaders
     | UpdateFeatures
+    | AlterClientQuotas
     | DrainBroker
     | EndBrokerMode
 )
@@ -317,5 +319,6 @@ CommandReply: TypeAlias = (
     | ElectLeadersReply
     | AlterPartitionReassignmentsReply
     | UpdateFeaturesReply
+    | AlterClientQuotasReply
     | BrokerModeReply
 )

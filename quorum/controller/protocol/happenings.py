@@ -331,6 +331,15 @@ class ConfigsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientQuotasChanged:
+    """Quotas of clients were set or removed. `first` shows some without their values: `user alice: producer_byte_rate`."""
+
+    kind: ClassVar[str] = "client quotas changed"
+    quotas: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FeatureFinalized:
     """The cluster has agreed on the level of a feature."""
 
@@ -369,12 +378,13 @@ Happening: TypeAlias = (
     | PartitionsAdded
     | TopicsDeleted
     | ConfigsChanged
+    | ClientQuotasChanged
     | FeatureFinalized
     | ControllerRegistered
 )
 
 FREQUENT: Final = (
-    TopicsCreated, PartitionsAdded, TopicsDeleted, ConfigsChanged, IsrShrunk, IsrGrown, LeadersElected,
+    TopicsCreated, PartitionsAdded, TopicsDeleted, ConfigsChanged, ClientQuotasChanged, IsrShrunk, IsrGrown, LeadersElected,
     ReassignmentsAltered, ReassignmentsFinished, ReplicasAssigned,
 )  # fmt: skip
 """The kinds of which a client or a broker may cause any number."""

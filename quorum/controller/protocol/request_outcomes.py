@@ -47,6 +47,7 @@ from quorum.controller.protocol.election_commands import (
 )
 from quorum.controller.protocol.feature_commands import FeatureResult, UpdateFeatures, UpdateFeaturesReply
 from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode
+from quorum.controller.protocol.quota_commands import AlterClientQuotas, AlterClientQuotasReply, QuotaResult
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
@@ -81,7 +82,7 @@ class RequestIdentity(NamedTuple):
 _REST: Final = (ContinueTopics, ContinueConfigs, ContinueReassignments)
 _ROWS: Final = {
     result: attrgetter(*(each.name for each in fields(result)))
-    for result in (TopicResult, ConfigResult, ElectionResult, ReassignmentResult, FeatureResult)
+    for result in (TopicResult, ConfigResult, ElectionResult, ReassignmentResult, FeatureResult, QuotaResult)
 }
 """Functions that make plain rows of the results inside a reply."""
 _ROW_BYTES_MIN: Final = 4
@@ -160,6 +161,8 @@ def recalled(command: Command, outcome: RequestOutcome) -> CommandReply:
             return AlterPartitionReassignmentsReply(offset, _unpacked(outcome, ReassignmentResult))
         case UpdateFeatures():
             return UpdateFeaturesReply(offset, _unpacked(outcome, FeatureResult))
+        case AlterClientQuotas():
+            return AlterClientQuotasReply(offset, _unpacked(outcome, QuotaResult))
         case FenceBroker():
             return FenceBrokerReply(offset, command.broker_id)
         case UnregisterBroker():

@@ -26,6 +26,7 @@ from metadata_log.format.records import (
     FeatureRange,
     MetadataRecord,
     ProducerIds,
+    QuotaEntity,
 )
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.metadata_image import MetadataImage, Provenance
@@ -62,6 +63,7 @@ from quorum.controller.protocol.directory_commands import (
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode, Mode
+from quorum.controller.protocol.quota_commands import AlterClientQuotas, QuotaAlteration, QuotaOperation
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.protocol.request_outcomes import RequestIdentity, outcome_of
 from quorum.controller.protocol.topic_commands import (
@@ -71,6 +73,7 @@ from quorum.controller.protocol.topic_commands import (
     NewPartitions,
     NewTopic,
 )
+from quorum.controller.rights.quotas import CLIENT_KEYS, ENTITY_TYPES, IP_KEYS
 from quorum.controller.topics.config_keys import KEYS
 from tests.quorum.controller.cluster import Cluster, incarnation
 
@@ -190,6 +193,15 @@ ALTERATION: Final = st.builds(
     some(OPERATION),
 )
 
+QUOTA_NUMBER: Final = st.one_of(st.none(), st.sampled_from([1.0, 0.5, 2.0**63]), st.floats())
+QUOTA_OPERATION: Final = st.builds(
+    QuotaOperation, st.one_of(st.sampled_from([*CLIENT_KEYS, *IP_KEYS]), ANY_TEXT), QUOTA_NUMBER
+)
+QUOTA_PART: Final = st.builds(
+    QuotaEntity, st.one_of(st.sampled_from(ENTITY_TYPES), ANY_TEXT), st.one_of(st.none(), st.just("::1"), ANY_TEXT)
+)
+QUOTA_ALTERATION: Final = st.builds(QuotaAlteration, some(QUOTA_PART, 3), some(QUOTA_OPERATION))
+
 
 def epoch_of(image: MetadataImage) -> st.SearchStrategy[int]:
     """A broker's epoch, or any number."""
@@ -298,6 +310,7 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
         st.builds(BalanceLeaders),
         st.builds(BootstrapFeatures, COUNT),
         st.builds(UpdateFeatures, some(UPDATE), st.booleans()),
+        st.builds(AlterClientQuotas, some(QUOTA_ALTERATION), st.booleans()),
     )  # fmt: skip
 
 
@@ -307,7 +320,7 @@ HAPPENINGS_MAX: Final = 4
 """A decision has no more: the first of `LogDirectoriesLost`, `BrokerFenced`, `ReplicasMoved`, `BrokerRegistered`."""
 CLIENTS: Final = (
     CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, ElectLeaders, AlterPartitionReassignments, FenceBroker,
-    UnregisterBroker, UpdateFeatures, DrainBroker, EndBrokerMode,
+    UnregisterBroker, UpdateFeatures, DrainBroker, EndBrokerMode, AlterClientQuotas,
 )  # fmt: skip
 """Requests that may have an id."""
 

@@ -46,6 +46,7 @@ from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLe
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
 from quorum.controller.protocol.happenings import Happening, Registration, StateReason
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
+from quorum.controller.protocol.quota_commands import AlterClientQuotas
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, ContinueReassignments
 from quorum.controller.protocol.topic_commands import (
     ContinueTopics,
@@ -333,7 +334,7 @@ TELLING: Final = {
     RegisterBrokerCommand, BrokerContact,
     FenceExpiredBrokers, FenceBroker, ReportDeath, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
     RegisterControllerCommand, AlterPartition, ElectLeaders, BalanceLeaders, AlterPartitionReassignments,
-    ContinueReassignments, UpdateFeatures,
+    ContinueReassignments, UpdateFeatures, AlterClientQuotas,
     DrainBroker, EndBrokerMode, AssignReplicasToDirs, ContinueDirectoryLoss,
 }  # fmt: skip
 """Commands whose records are told: `test_any_command` holds all of them to it."""

@@ -166,6 +166,21 @@ def _brokers_and_partitions() -> dict[str, Any]:
                 )
             ],
         ),
+        "DescribeClientQuotas": admin_pb2.DescribeClientQuotasRequest(
+            context=CONTEXT,
+            components=[admin_pb2.DescribeClientQuotasRequest.Component(entity_type="user", match="ANY")],
+        ),
+        "AlterClientQuotas": admin_pb2.AlterClientQuotasRequest(
+            context=CONTEXT,
+            alterations=[
+                admin_pb2.ClientQuotaAlteration(
+                    entity=admin_pb2.ClientQuotaEntity(
+                        parts=[admin_pb2.ClientQuotaEntityPart(entity_type="user", name="alice")]
+                    ),
+                    operations=[admin_pb2.ClientQuotaOperation(key="producer_byte_rate", value=1_000)],
+                )
+            ],
+        ),
         "FenceBroker": admin_pb2.FenceBrokerRequest(context=CONTEXT, broker_id=2, reason="slow disk"),
         "UnfenceBroker": admin_pb2.UnfenceBrokerRequest(context=CONTEXT, broker_id=2),
         "DrainBroker": admin_pb2.DrainBrokerRequest(context=CONTEXT, broker_id=2, reason="new disk"),

@@ -23,6 +23,7 @@ NEED_A_STATE: Final = {
     "VoterService.UpdateVoter": {"BROKER_NOT_AVAILABLE"},
     "VoterService.RegisterController": {"BROKER_NOT_AVAILABLE"},
     "AdminService.UpdateFeatures": {"FEATURE_UPDATE_FAILED"},
+    "AdminService.AlterClientQuotas": {"POLICY_VIOLATION"},
     "AdminService.DeleteTopics": {"POLICY_VIOLATION", "TOPIC_DELETION_DISABLED"},
     "AdminService.IncrementalAlterConfigs": {"POLICY_VIOLATION"},
     "AdminService.AlterPartitionReassignments": {

@@ -1,0 +1,1 @@
+"""Decisions about the clients of brokers: their quotas, and what describes them (pure)."""

@@ -1,0 +1,47 @@
+"""`quorumctl quotas`: what is set is shown, a dry run changes nothing, and wrong usage sends nothing."""
+
+import pytest
+
+from tests.quorum.cli.test_cluster_commands import Run, node, run
+from tests.quorum.wire.fake_node import FakeNode
+
+__all__ = ["node", "run"]
+
+pytestmark = pytest.mark.slow
+
+
+async def test_a_quota_is_set_shown_and_removed(run: Run, node: FakeNode) -> None:
+    of_web = ("--user", "alice", "--client-id", "web")
+    dry = await run("quotas", "set", "producer_byte_rate=1000", *of_web, "--dry-run")
+    assert dry.exit_code == 0 and "would be altered" in dry.stdout and not node.cluster.image.quotas
+    assert (await run("quotas", "set", "producer_byte_rate=1000", "request_percentage=0.5", *of_web)).exit_code == 0
+    assert (await run("quotas", "set", "connection_creation_rate=5", "--ip-defaults")).exit_code == 0
+
+    everything = (await run("quotas", "list", "-o", "json")).document["quotas"]
+    assert [(each["entity"], each["key"], each["value"]) for each in everything] == [
+        ("user alice, client-id web", "producer_byte_rate", 1000),
+        ("user alice, client-id web", "request_percentage", 0.5),
+        ("ip (default)", "connection_creation_rate", 5),
+    ]
+    assert everything[2]["parts"] == [{"entity_type": "ip", "name": None}]
+    for wanted, count in ((("--user", "alice"), 2), (("--user", "alice", "--strict"), 0), (("--user-defaults",), 0)):
+        assert len((await run("quotas", "list", *wanted, "-o", "json")).document["quotas"]) == count
+
+    assert (await run("quotas", "remove", "connection_creation_rate", "--ip-defaults")).exit_code == 0
+    assert len(node.cluster.image.quotas) == 2
+    refused = await run("quotas", "set", "producer_byte_rate=0", "--user", "bob")
+    assert refused.exit_code == 1 and "greater than 0" in refused.stdout and "refused" in refused.stdout
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("set", "producer_byte_rate=5"),
+        ("set", "producer_byte_rate", "--user", "a"),
+        ("set", "producer_byte_rate=fast", "--user", "a"),
+        ("remove", "--user", "a"),
+        ("list", "--user", "a", "--user-defaults"),
+    ],
+)
+async def test_wrong_usage_of_quotas_sends_nothing(run: Run, wrong: tuple[str, ...]) -> None:
+    assert (await run("quotas", *wrong)).exit_code == 2
