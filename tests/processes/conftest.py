@@ -137,13 +137,18 @@ def run(module: str, *words: str, env: dict[str, str] | None = None) -> subproce
 
 @asynccontextmanager
 async def running(
-    directory: Path, brokers: int = 3, *, controller_settings: Mapping[str, str] = CONTROLLER_SETTINGS
+    directory: Path,
+    brokers: int = 3,
+    *,
+    data_plane: str = "none",
+    controller_settings: Mapping[str, str] = CONTROLLER_SETTINGS,
 ) -> AsyncIterator[Cluster]:
     """Runs three healthy controllers and so many brokers; stops all of them at the end of the block."""
     dev = DevCluster.create(
         directory,
         controllers=3,
         brokers=brokers,
+        data_plane=data_plane,
         controller_settings=controller_settings,
         broker_settings=BROKER_SETTINGS,
     )

@@ -93,6 +93,12 @@ async def test_a_killed_broker_comes_back_with_its_own_copy(cluster: Cluster) ->
     recovered = [line["offset"] for line in said(broker) if line["event"] == "store recovered"]
     assert recovered[1] > 0
 
+    async def in_sync_again() -> bool | None:
+        partitions = (await cluster.client.describe_topic("orders")).partitions
+        return True if all(set(each.isr) == set(each.replicas) for each in partitions) else None
+
+    await until(in_sync_again)
+
 
 async def test_sigint_makes_a_broker_leave_in_order(cluster: Cluster) -> None:
     """Stopping, its leaders moved, Offline, exit code 0; and the partitions never were without a leader."""

@@ -1,42 +1,41 @@
-"""The runbook's rolling restart, on a cluster as `quorumctl dev up` makes it: brokers that have no data plane."""
+"""The runbook's rolling restart of brokers, under load: `make rolling` at the size of a test (`tests/rolling`)."""
 
-import signal
-from collections import Counter
+from pathlib import Path
 
 import pytest
-from quorum_rpc.v1 import admin_pb2
 
-from tests.processes.conftest import Cluster
+from tests.processes.conftest import CONTROLLER_SETTINGS, running
+from tests.rolling.load import Load
+from tests.rolling.restarts import Restarts
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
-PARTITIONS = 60
+PARTITIONS = 12
+BALANCING = {**CONTROLLER_SETTINGS, "leader.imbalance.check.interval.seconds": "1"}
 
 
-async def partitions_of(cluster: Cluster) -> list[admin_pb2.PartitionDescription]:
-    return list((await cluster.client.describe_topic("orders")).partitions)
-
-
-async def test_brokers_restarted_in_turn_strand_no_leadership(cluster: Cluster) -> None:
-    """Three brokers, one after the other; at once after `--expect-online` the next one is stopped. No ISR stays short, and a
-    preferred election gives each broker back what it led. Without proposals one broker leads all, from ISRs of one."""
-    await cluster.client.create_topic("orders", partitions=PARTITIONS, replication_factor=3)
-    before = {each.partition: each.leader_id for each in await partitions_of(cluster)}
-    assert set(Counter(before.values())) == {101, 102, 103}
-    assert {each.data_plane for each in (await cluster.client.list_brokers()).brokers} == {"none"}
-
-    for broker in cluster.brokers.values():
-        assert await cluster.ends(broker, signal.SIGTERM) == 0
-        cluster.dev.start(broker.name)
-        await cluster.online(broker.node_id)
-        assert all(each.HasField("leader_id") for each in await partitions_of(cluster)), "none is without a leader"
-    healthy = await cluster.quorumctl("health", "--exit-when-healthy", "--timeout", "20")
-    assert healthy.returncode == 0, healthy
-    assert "3 of 3 brokers run without a data plane" in healthy.stdout
-    assert all(set(each.isr) == set(each.replicas) for each in await partitions_of(cluster))
-
-    elected = await cluster.quorumctl("leaders", "elect", "--election-type", "preferred", "--all-topic-partitions")
-    assert elected.returncode == 0, elected
-    assert {each.partition: each.leader_id for each in await partitions_of(cluster)} == before
-    again = await cluster.quorumctl("leaders", "elect", "--all-topic-partitions")
-    assert again.stdout.splitlines()[0] == f"Elected: 0. Not needed: {PARTITIONS}. Failed: 0."
+async def test_brokers_restarted_in_turn_lose_no_record_and_strand_no_leadership(tmp_path: Path) -> None:
+    """Three brokers, one after the other, each in order (exit code 0). No append fails, every record is read once, at its offset;
+    no ISR stays short, and each broker gets back what it led, without a command."""
+    async with running(tmp_path / "cluster", data_plane="partitions", controller_settings=BALANCING) as cluster:
+        await cluster.client.create_topic("orders", PARTITIONS, 3, configs={"min.insync.replicas": "2"})
+        before = (await cluster.client.describe_topic("orders")).partitions
+        assert {101, 102, 103} == {each.leader_id for each in before}
+        assert [each.leader_id for each in before] == [each.replicas[0] for each in before]
+        load = Load((each.endpoint for each in cluster.brokers.values()), "orders", PARTITIONS, 100, producers=2)
+        load.start()
+        try:
+            await load.goes_on(20)
+            steps: list[str] = []
+            restarts = Restarts(cluster.dev, cluster.client, steps.append)
+            await restarts.brokers()
+            assert len(steps) == 2 * len(cluster.brokers)
+            await restarts.balanced("orders", within_s=30)
+            await load.goes_on(20)
+            await load.stop()
+        finally:
+            await load.abandon()
+        assert load.notes.judge() == []
+        after = (await cluster.client.describe_topic("orders")).partitions
+        assert all(set(each.isr) == set(each.replicas) for each in after)
+        assert [each.leader_id for each in after] == [each.leader_id for each in before]
