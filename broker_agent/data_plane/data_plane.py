@@ -37,7 +37,10 @@ from broker_agent.partitions.effects import (
     DirectoryFailed,
     Effect,
     Effects,
+    FindTime,
     Flush,
+    FoundOffset,
+    OffsetFound,
     OpenLog,
     Produced,
     ReplicaFailed,
@@ -48,7 +51,7 @@ from broker_agent.partitions.effects import (
     Wake,
     WriteHighWatermarks,
 )
-from broker_agent.partitions.offset_questions import EpochEnd, FoundOffset
+from broker_agent.partitions.offset_questions import EpochEnd, OffsetWanted
 from broker_agent.partitions.open_fetch import FetchSource, OpenFetch
 from broker_agent.partitions.replica_manager import ReplicaManager
 from broker_agent.publishing.assignment_feed import AssignmentFeed
@@ -60,6 +63,7 @@ from broker_agent.session.isr_proposals import Place
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, NodeId, Uuid, uuid_text
 from metadata_log.image.metadata_image import MetadataImage
+from service_kit.process.switches import frequent_switches
 from service_kit.rpc.refusals import Refusal
 
 TURN_MS: Final = 5
@@ -137,6 +141,8 @@ class DataPlane:
         self._tokens = count(1)
         self._appends: dict[int, tuple[_Append, int, Place]] = {}
         """Token -> the call that waits for it, its batch in the call, and the partition."""
+        self._searches: dict[int, asyncio.Future[FoundOffset]] = {}
+        """Token -> the question for a time that waits."""
         self._parked: dict[OpenFetch, asyncio.Event] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -177,14 +183,17 @@ class DataPlane:
         self.manager.close()
 
     def _end(self) -> None:
-        """Ends the fetches that wait."""
+        """Ends the fetches and questions that wait."""
         self._has_ended = True
         for news in self._parked.values():
             news.set()
+        for each in self._searches.values():
+            if not each.done():
+                each.set_exception(_stopping())
 
     def _check_running(self) -> None:
         if self._has_ended:
-            raise Refusal("BROKER_NOT_AVAILABLE", "this broker stops. Nothing was done; ask another broker")
+            raise _stopping()
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -252,13 +261,21 @@ class DataPlane:
             if answer is None and not self._is_closed:
                 self.manager.drop_fetch(opened)
 
-    def list_offset(self, question: OffsetQuestion) -> FoundOffset:
-        """Answers a question for an offset. Raises Refusal if the broker stops."""
+    async def list_offset(self, question: OffsetQuestion) -> FoundOffset:
+        """Answers a question for an offset. A question for a time waits for a thread. Raises Refusal if the broker stops."""
         self._check_running()
-        place, leader_epoch, wanted = question
-        found, effects = self.manager.list_offset(ReplicaPlace(*place), _known(leader_epoch), wanted, self._now_ms())
-        self._carry_out(effects)
-        return found
+        place, leader_epoch, wanted = ReplicaPlace(*question.place), _known(question.leader_epoch), question.wanted
+        if isinstance(wanted, OffsetWanted):
+            return self.manager.list_offset(place, leader_epoch, wanted)
+        token = next(self._tokens)
+        waiting: asyncio.Future[FoundOffset] = asyncio.get_running_loop().create_future()
+        self._searches[token] = waiting
+        try:
+            with frequent_switches():
+                self._carry_out(self.manager.find_time(place, leader_epoch, wanted, token, self._now_ms()))
+                return await waiting
+        finally:
+            del self._searches[token]
 
     def end_of_epoch(self, question: EpochQuestion) -> EpochEnd:
         """Answers a question for the end of a leader epoch. Raises Refusal if the broker stops."""
@@ -303,7 +320,11 @@ class DataPlane:
         match effect:
             case Produced():
                 self._answer(effect)
-            case Flush() | OpenLog() | DeleteLog() | WriteHighWatermarks():
+            case OffsetFound(token, found):
+                waiting = self._searches.get(token)
+                if waiting is not None and not waiting.done():  # else the caller went away
+                    waiting.set_result(found)
+            case Flush() | OpenLog() | DeleteLog() | WriteHighWatermarks() | FindTime():
                 self._workers.begin(effect)
             case Wake(fetch):
                 if fetch in self._parked:
@@ -383,6 +404,10 @@ class DataPlane:
         except Exception as e:
             self._log.error("mistake in the data plane", reason=repr(e), exc_info=e)
             self._broker.give_up(f"the data plane has made a mistake: {e!r}")
+
+
+def _stopping() -> Refusal:
+    return Refusal("BROKER_NOT_AVAILABLE", "this broker stops. Nothing was done; ask another broker")
 
 
 def _known(epoch: Epoch) -> Epoch | None:

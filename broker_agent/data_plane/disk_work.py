@@ -1,12 +1,12 @@
-"""The disk work of the replicas, on threads: flushes of many logs, openings, deletions.
+"""The disk work of the replicas, on threads: flushes of many logs, openings, deletions, searches.
 
     1. Partition orders-0 appends batch A, and its flush starts on a thread. The event loop goes on.
     2. Batches B and C come to orders-0. The manager asks for no second flush yet: one flush for each log at a time.
     3. The first flush ends. The next one makes B and C durable together: a group commit.
 
-A flush is a wait for the disk, so a few threads keep a disk busy. Openings of logs are long, and have threads of their own for
-each log directory: no flush and no file of high watermarks waits behind them. Ends of work are collected: however many end
-together, the event loop takes them in slices.
+A flush is a wait for the disk, so a few threads keep a disk busy. Openings and searches are long, and have threads of their
+own for each log directory: no flush and no file of high watermarks waits behind them. Ends of work are collected: however many
+end together, the event loop takes them in slices.
 """
 
 import asyncio
@@ -16,8 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from broker_agent.partitions.effects import DiskWork, Flush, WriteHighWatermarks
-from broker_agent.replica.partition_log import PartitionLog
+from broker_agent.partitions.effects import DiskResult, DiskWork, Flush, WriteHighWatermarks
 from metadata_log.format.ids import Uuid
 
 FLUSH_THREADS: Final = 8
@@ -30,7 +29,7 @@ class Ended(NamedTuple):
     """Work has ended, with its result, or with the error that it has raised."""
 
     work: DiskWork
-    result: PartitionLog | None
+    result: DiskResult
     error: Exception | None
 
 
@@ -65,7 +64,7 @@ class DiskWorkers:
         return threads
 
     def _run(self, work: DiskWork) -> None:
-        result: PartitionLog | None = None
+        result: DiskResult = None
         error: Exception | None = None
         try:
             result = work.run(self._wall_ms())

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from quorum_rpc.v1 import partition_pb2
 
 from broker_agent.data_plane.fetch_messages import QUESTIONS_MAX, epoch_or_any, invalid, requested
-from broker_agent.partitions.offset_questions import OffsetWanted, Wanted
+from broker_agent.partitions.offset_questions import OffsetWanted
 from broker_agent.session.isr_proposals import Place
 from metadata_log.format.data_batch import TIMESTAMP_MAX
 from metadata_log.format.ids import Epoch
@@ -22,7 +22,8 @@ class OffsetQuestion(NamedTuple):
     place: Place
     leader_epoch: Epoch
     """ANY_EPOCH if the caller does not name one."""
-    wanted: Wanted
+    wanted: OffsetWanted | int
+    """A named offset, or a time in ms since 1970: the first record that is not older."""
 
 
 class EpochQuestion(NamedTuple):
@@ -41,7 +42,7 @@ def offset_questions(message: partition_pb2.ListOffsetsRequest) -> Iterator[Offs
         yield OffsetQuestion(requested(each.partition), epoch_or_any(each, "leader_epoch"), _wanted(each))
 
 
-def _wanted(each: partition_pb2.OffsetQuestion) -> Wanted:
+def _wanted(each: partition_pb2.OffsetQuestion) -> OffsetWanted | int:
     kind = each.WhichOneof("wanted")
     if kind == "timestamp_ms":
         if not 0 <= each.timestamp_ms <= TIMESTAMP_MAX:

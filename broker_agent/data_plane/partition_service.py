@@ -15,7 +15,7 @@ A follower's fetch needs no lease: leader epochs and broker epochs decide if it 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import grpc
@@ -154,16 +154,14 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         """Finds the log start, the high watermark, or the first record that is not older than a time."""
         response = partition_pb2.ListOffsetsResponse()
 
-        def answer(each: Any) -> None:
-            found = self._data_plane.list_offset(each)
+        async def answer(each: Any) -> None:
+            found = await self._data_plane.list_offset(each)
             told = response.partitions.add(partition=place_message(each.place), leader_epoch=found.leader_epoch)
             self._put_error(told, each.place, found.code)
             if found.offset is not None:
                 told.offset, told.timestamp_ms = found.offset, found.timestamp_ms
 
-        has_times = any(each.WhichOneof("wanted") == "timestamp_ms" for each in request.partitions)
-        slice_size = 1 if has_times else QUESTIONS_SLICE  # a time may cost the reading of a segment
-        await self._answer_all(context, lambda: offset_questions(request), answer, slice_size)
+        await self._answer_all(context, lambda: offset_questions(request), answer)
         return response
 
     async def OffsetForLeaderEpoch(  # noqa: N802
@@ -172,7 +170,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         """Tells where leader epochs end in the leader's log."""
         response = partition_pb2.OffsetForLeaderEpochResponse()
 
-        def answer(each: Any) -> None:
+        async def answer(each: Any) -> None:
             found = self._data_plane.end_of_epoch(each)
             told = response.partitions.add(
                 partition=place_message(each.place), leader_epoch=found.leader_epoch, end_offset=found.end_offset
@@ -183,17 +181,13 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         return response
 
     async def _answer_all(
-        self,
-        context: Any,
-        questions: Callable[[], Iterable[Any]],
-        answer: Callable[[Any], None],
-        slice_size: int = QUESTIONS_SLICE,
+        self, context: Any, questions: Callable[[], Iterable[Any]], answer: Callable[[Any], Awaitable[None]]
     ) -> None:
         try:
             self._check_lease()
             for index, each in enumerate(questions()):
-                answer(each)
-                if index % slice_size == slice_size - 1:
+                await answer(each)
+                if index % QUESTIONS_SLICE == QUESTIONS_SLICE - 1:
                     await asyncio.sleep(0)
             self._check_lease()
         except Refusal as e:

@@ -2,10 +2,11 @@
 
 | effect | the caller | then |
 |---|---|---|
-| `OpenLog`, `DeleteLog`, `Flush`, `WriteHighWatermarks` | calls `run` on any thread | `disk_done` or `disk_failed` |
+| `OpenLog`, `DeleteLog`, `Flush`, `WriteHighWatermarks`, `FindTime` | calls `run` on any thread | `disk_done` or `disk_failed` |
 | `SendFetch` | asks the source broker | `fetch_answered` or `fetch_failed` |
 | `SendProposal` | sends AlterPartition | `proposal_answered` |
 | `Produced` | answers the write | |
+| `OffsetFound` | answers the question | |
 | `Wake` | calls `poll` | |
 | `AssignDirectory` | tells the controllers (`Agent.assign_directories`) | |
 | `ReplicaFailed`, `StrayLogs` | shows a problem | |
@@ -22,19 +23,21 @@ The effects of one call are in order. Disk work may run at the same time on seve
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from broker_agent.partitions.open_fetch import OpenFetch
 from broker_agent.replica.fetchers import Fetcher, FetcherKey, Request
 from broker_agent.replica.high_watermarks import write_high_watermarks
 from broker_agent.replica.isr import ProposeIsr
+from broker_agent.replica.leader import PartitionLeader
 from broker_agent.replica.log_directory import LogDirectory, ReplicaPlace
 from broker_agent.replica.partition_log import PartitionLog
 from broker_agent.replica.partition_log_config import PartitionLogConfig
+from broker_agent.replica.time_search import TimedOffset, TimeSearch
 from metadata_log.disk.files import Directory
 from metadata_log.disk.flush_ticket import FlushTicket
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NodeId, Offset, Uuid
+from metadata_log.format.ids import Epoch, NodeId, Offset, Uuid
 
 UNKNOWN_OFFSET: Final = -1
 """The base offset of a write that was refused."""
@@ -94,7 +97,24 @@ class WriteHighWatermarks:
         write_high_watermarks(self.files, self.high_watermarks)
 
 
-DiskWork: TypeAlias = OpenLog | DeleteLog | Flush | WriteHighWatermarks
+@dataclass(frozen=True, slots=True, eq=False)
+class FindTime:
+    """Disk work: find the first record of a time. Reads up to a segment."""
+
+    place: ReplicaPlace
+    directory: Uuid
+    search: TimeSearch
+    leader: PartitionLeader
+    """The leadership that is asked."""
+    token: int
+
+    def run(self, wall_ms: int) -> TimedOffset | None:
+        """Return the record, for `disk_done`. Raises CorruptLog, OSError."""
+        return self.search.run()
+
+
+DiskWork: TypeAlias = OpenLog | DeleteLog | Flush | WriteHighWatermarks | FindTime
+DiskResult: TypeAlias = PartitionLog | TimedOffset | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,6 +149,25 @@ class Produced:
     """The offset of the first record. It is known, too, if the records are in the log and the write was not acknowledged."""
     log_start_offset: Offset = UNKNOWN_OFFSET
     message: str = ""
+
+
+class FoundOffset(NamedTuple):
+    """The answer to one question for an offset."""
+
+    code: ErrorCode
+    offset: Offset | None = None
+    """None: no committed record is as young as the wanted time."""
+    timestamp_ms: int = 0
+    """The record's timestamp, if a time was wanted."""
+    leader_epoch: Epoch = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFound:
+    """Answer the question with this token; each token of `find_time` gets exactly one answer."""
+
+    token: int
+    found: FoundOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +226,7 @@ Effect: TypeAlias = (
     | SendFetch
     | SendProposal
     | Produced
+    | OffsetFound
     | Wake
     | AssignDirectory
     | ReplicaFailed

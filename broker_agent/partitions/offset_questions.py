@@ -9,10 +9,15 @@ consumers is not known (KIP-207):
 """
 
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from broker_agent.partitions.consumer_rules import refusal_of_epoch
+from broker_agent.partitions.effects import FindTime, FoundOffset, OffsetFound
+from broker_agent.partitions.failures import Failures
 from broker_agent.partitions.hosted_replica import HostedReplica
+from broker_agent.partitions.hosting import Hosting
+from broker_agent.replica.log_directory import ReplicaPlace
+from broker_agent.replica.time_search import TimedOffset
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, Epoch, NodeId, Offset
 
@@ -26,21 +31,6 @@ class OffsetWanted(Enum):
     """The log start."""
     LATEST = "latest"
     """The high watermark, which is the end for consumers."""
-
-
-Wanted: TypeAlias = OffsetWanted | int
-"""A named offset, or a time in ms since 1970: the first record that is not older."""
-
-
-class FoundOffset(NamedTuple):
-    """The answer to one question for an offset."""
-
-    code: ErrorCode
-    offset: Offset | None = None
-    """None: no committed record is as young as the wanted time."""
-    timestamp_ms: int = 0
-    """The record's timestamp, if a time was wanted."""
-    leader_epoch: Epoch = 0
 
 
 class EpochEnd(NamedTuple):
@@ -78,12 +68,8 @@ def refusal(replica: HostedReplica | None, known_epoch: Epoch | None) -> ErrorCo
     return refusal_of_epoch(replica.leader, known_epoch)
 
 
-def find_offset(replica: HostedReplica, wanted: Wanted) -> FoundOffset:
-    """Answer a question that `refusal` has not refused. Reads one segment at most.
-
-    Raises:
-        CorruptLog, OSError: the log cannot be read.
-    """
+def find_offset(replica: HostedReplica, wanted: OffsetWanted) -> FoundOffset:
+    """Answer a question that `refusal` has not refused."""
     leader, log = replica.leader, replica.log
     assert leader is not None and log is not None
     epoch = leader.leader_epoch
@@ -91,12 +77,68 @@ def find_offset(replica: HostedReplica, wanted: Wanted) -> FoundOffset:
         return FoundOffset(ErrorCode.NONE, log.shape.start.offset, 0, epoch)
     if leader.high_watermark < leader.epoch_start:
         return FoundOffset(ErrorCode.NOT_READY, leader_epoch=epoch)
-    if isinstance(wanted, OffsetWanted):
-        return FoundOffset(ErrorCode.NONE, leader.high_watermark, 0, epoch)
-    found = log.offset_for_time(wanted, leader.high_watermark)
-    if found is None:
-        return FoundOffset(ErrorCode.NONE, leader_epoch=epoch)
-    return FoundOffset(ErrorCode.NONE, found.offset, found.timestamp_ms, epoch)
+    return FoundOffset(ErrorCode.NONE, leader.high_watermark, 0, epoch)
+
+
+class TimeQuestions:
+    """The questions for the first record of a time. A search reads up to a segment, so it is disk work."""
+
+    def __init__(self, hosting: Hosting, failures: Failures) -> None:
+        self._hosting = hosting
+        self._failures = failures
+
+    def ask(self, place: ReplicaPlace, known_epoch: Epoch | None, timestamp_ms: int, token: int) -> None:
+        """Begin a search, or refuse the question."""
+        replica = self._hosting.replicas.get(place)
+        code = refusal(replica, known_epoch)
+        if code is not ErrorCode.NONE or replica is None:
+            self._answer(token, FoundOffset(code))
+        else:
+            self._search(replica, timestamp_ms, token)
+
+    def _search(self, replica: HostedReplica, timestamp_ms: int, token: int) -> None:
+        leader, log = replica.leader, replica.log
+        assert leader is not None and log is not None
+        if leader.high_watermark < leader.epoch_start:
+            self._answer(token, FoundOffset(ErrorCode.NOT_READY, leader_epoch=leader.leader_epoch))
+            return
+        search = log.search_time(timestamp_ms, leader.high_watermark)
+        self._hosting.emit(FindTime(replica.place, replica.directory_id, search, leader, token))
+
+    def found(self, work: FindTime, record: TimedOffset | None) -> None:
+        """Answer with the record that a search has found, if this broker still leads in the same epoch."""
+        if self._asked(work) is None:
+            self._answer(work.token, FoundOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            return
+        epoch = work.leader.leader_epoch
+        at = FoundOffset(ErrorCode.NONE, leader_epoch=epoch)
+        if record is not None:
+            at = at._replace(offset=record.offset, timestamp_ms=record.timestamp_ms)
+        self._answer(work.token, at)
+
+    def failed(self, work: FindTime, error: Exception) -> None:
+        """Search again if retention has deleted the segment; else stop what the error stops.
+
+        Raises:
+            Exception: `error` itself, if it is no error of a log.
+        """
+        self._failures.scope_of(error)
+        replica = self._asked(work)
+        if replica is None or replica.log is None:
+            self._answer(work.token, FoundOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        elif isinstance(error, FileNotFoundError) and replica.log.shape.start.offset > work.search.start:
+            self._search(replica, work.search.timestamp_ms, work.token)
+        else:
+            self._failures.failed(replica, error)
+            self._answer(work.token, FoundOffset(ErrorCode.STORAGE_ERROR))
+
+    def _asked(self, work: FindTime) -> HostedReplica | None:
+        """Return the replica if its leadership is the one that was asked."""
+        replica = self._hosting.replicas.get(work.place)
+        return None if replica is None or replica.leader is not work.leader else replica
+
+    def _answer(self, token: int, found: FoundOffset) -> None:
+        self._hosting.emit(OffsetFound(token, found))
 
 
 def find_end_of_epoch(replica: HostedReplica, wanted: Epoch) -> EpochEnd:

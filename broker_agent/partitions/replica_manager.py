@@ -20,9 +20,12 @@ from broker_agent.partitions.assigning import Assigning
 from broker_agent.partitions.effects import (
     DeleteLog,
     DirectoryFailed,
+    DiskResult,
     DiskWork,
     Effects,
+    FindTime,
     Flush,
+    FoundOffset,
     OpenLog,
     Produced,
     SendFetch,
@@ -41,8 +44,8 @@ from broker_agent.partitions.manager_config import ManagerConfig, TopicConfig
 from broker_agent.partitions.offset_questions import (
     CurrentLeader,
     EpochEnd,
-    FoundOffset,
-    Wanted,
+    OffsetWanted,
+    TimeQuestions,
     current_leader,
     find_end_of_epoch,
     find_offset,
@@ -56,6 +59,7 @@ from broker_agent.publishing.assignments import AssignmentNews
 from broker_agent.replica.fetch_sessions import SessionAnswer, SessionRequest
 from broker_agent.replica.follower import StopReplica
 from broker_agent.replica.isr import IsrAnswer
+from broker_agent.replica.log_directory import ReplicaPlace
 from broker_agent.replica.log_work import Scope
 from broker_agent.replica.partition_log import PartitionLog
 from broker_agent.replica.producers import PartitionRefused
@@ -84,6 +88,7 @@ class ReplicaManager:
         self._failures = Failures(self._hosting, self._watchers, self._retire)
         self._serving = Serving(self._hosting, self._watchers, self._leading, self._failures)
         self._assigning = Assigning(self._hosting, self._leading, self._following, self._failures)
+        self._times = TimeQuestions(self._hosting, self._failures)
         self._upkeep = Upkeep(self._hosting)
         self._is_stopping = False
         self._has_ended = False
@@ -155,11 +160,11 @@ class ReplicaManager:
 
     # --- disk work ---------------------------------------------------------------------------------------------------
 
-    def disk_done(self, work: DiskWork, result: PartitionLog | None, now_ms: int, wall_ms: int) -> Effects:
+    def disk_done(self, work: DiskWork, result: DiskResult, now_ms: int, wall_ms: int) -> Effects:
         """Take the end of disk work. `result` is what `run` has returned."""
         match work:
             case OpenLog():
-                assert result is not None
+                assert isinstance(result, PartitionLog)
                 self._assigning.opened(work, result, now_ms)
             case DeleteLog():
                 self._assigning.deleted(work, now_ms)
@@ -168,6 +173,9 @@ class ReplicaManager:
             case WriteHighWatermarks(directory_id):
                 directory = self._hosting.directories[directory_id]
                 self._following.continue_after_write(directory.wrote())
+            case FindTime():
+                assert not isinstance(result, PartitionLog)
+                self._times.found(work, result)
             case _:
                 assert_never(work)
         return self._work(now_ms, wall_ms)
@@ -191,6 +199,8 @@ class ReplicaManager:
                 self._hosting.directories[directory_id].write_failed(is_last=self._is_stopping)
                 if self._failures.scope_of(error) is not Scope.NOTHING:
                     self._failures.stop_directory(directory_id, str(error))
+            case FindTime():
+                self._times.failed(work, error)
             case _:
                 assert_never(work)
         return self._work(now_ms, wall_ms)
@@ -281,22 +291,23 @@ class ReplicaManager:
         replica = self._hosting.replicas.get(place)
         return None if replica is None else current_leader(replica)
 
-    def list_offset(
-        self, place: Place, leader_epoch: Epoch | None, wanted: Wanted, now_ms: int
-    ) -> tuple[FoundOffset, Effects]:
-        """Find an offset. A time costs the reading of one segment at most.
+    def list_offset(self, place: Place, leader_epoch: Epoch | None, wanted: OffsetWanted) -> FoundOffset:
+        """Find an offset by name.
 
         NOT_READY: this broker has begun to lead, and does not know the high watermark yet; ask again.
         """
         replica = self._hosting.replicas.get(place)
         code = refusal(replica, leader_epoch)
-        if code is not ErrorCode.NONE or replica is None:
-            return FoundOffset(code), []
-        try:
-            return find_offset(replica, wanted), []
-        except Exception as e:
-            self._failures.failed(replica, e)
-            return FoundOffset(ErrorCode.STORAGE_ERROR), self._done(now_ms)
+        return FoundOffset(code) if code is not ErrorCode.NONE or replica is None else find_offset(replica, wanted)
+
+    def find_time(
+        self, place: ReplicaPlace, leader_epoch: Epoch | None, timestamp_ms: int, token: int, now_ms: int
+    ) -> Effects:
+        """Find the first committed record that is not older than a time. Exactly one `OffsetFound(token)` is returned, now or
+        later. NOT_READY: as in `list_offset`.
+        """
+        self._times.ask(place, leader_epoch, timestamp_ms, token)
+        return self._done(now_ms)
 
     def end_of_epoch(self, place: Place, current_epoch: Epoch | None, wanted: Epoch) -> EpochEnd:
         """Tell where a leader epoch ends in the leader's log (KIP-320)."""

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple, Self
 from broker_agent.replica.partition_log_config import PartitionLogConfig
 from broker_agent.replica.producers import PartitionRefused, ProducerCheckpoints, ProducerStates
 from broker_agent.replica.retention import is_to_end, retained_start
+from broker_agent.replica.time_search import TimeSearch
 from metadata_log.disk.files import Directory
 from metadata_log.disk.flush_ticket import FlushTicket
 from metadata_log.format.batch import Batch, genesis_chain
@@ -35,7 +36,6 @@ from metadata_log.format.data_batch import (
     ProducerStamp,
     RecordSet,
     data_payload,
-    decode_data,
     stamp_of,
 )
 from metadata_log.format.errors import CorruptLog, ErrorCode
@@ -55,13 +55,6 @@ class Appended(NamedTuple):
     end_offset: Offset
     is_duplicate: bool
     """True if the records had been appended before, and nothing was appended now."""
-
-
-class TimedOffset(NamedTuple):
-    """A record's offset and timestamp."""
-
-    offset: Offset
-    timestamp_ms: int
 
 
 def partition_genesis(topic_id: Uuid, partition: int) -> bytes:
@@ -232,24 +225,16 @@ class PartitionLog:
             return ()
         return self._log.read(self._log.base_of(offset), max_bytes, until)
 
-    def offset_for_time(self, timestamp_ms: int, until: Offset) -> TimedOffset | None:
-        """Return the first record below `until` whose timestamp is at least `timestamp_ms`; None if there is none.
-
-        Reads one segment at most, unless the largest timestamps are those of records that were deleted.
+    def search_time(self, timestamp_ms: int, until: Offset) -> TimeSearch:
+        """Return the search for the first record below `until` whose timestamp is at least `timestamp_ms`. Its `run` reads one
+        segment at most, unless the largest timestamps are those of records that were deleted. The log must not be truncated
+        meanwhile.
         """
-        spans = self._log.segments()
+        spans, start = self._log.segments(), self._log.start.start.offset
         first = next((each for each in spans if each.last_timestamp_ms >= timestamp_ms), None)
-        if first is None:
-            return None
-        place = max(first.base_offset, self._log.start.start.offset)
-        while batches := self._log.read(place, _READ_BYTES, until):
-            for batch in batches:
-                if batch.last_timestamp_ms >= timestamp_ms:
-                    for offset, record in enumerate(decode_data(batch), batch.base_offset):
-                        if record.timestamp_ms >= timestamp_ms:
-                            return TimedOffset(offset, record.timestamp_ms)
-            place = batches[-1].end_offset
-        return None
+        place = start if first is None else max(first.base_offset, start)
+        reader = None if first is None else self._log.reader_from(place)
+        return TimeSearch(reader, timestamp_ms, place, until)
 
     # --- cutting -----------------------------------------------------------------------------------------------------
 

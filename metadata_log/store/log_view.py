@@ -29,7 +29,9 @@ from metadata_log.store.damage import DamagedRange
 from metadata_log.store.log_history import QuorumRecord
 from metadata_log.store.log_notes import Flushed, LogStart
 from metadata_log.store.log_opening import Found
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from metadata_log.store.segments import Extent, Segments
+from metadata_log.store.side_reader import Part, SideReader
 
 
 class LogView:
@@ -175,6 +177,14 @@ class LogView:
             assert tail.chain_at(offset) is not None, f"{offset} is not a batch boundary"
             return tuple(tail.read(offset, max_bytes, until))
         return tuple(self._segments.read(offset, max_bytes, until))
+
+    def reader_from(self, offset: Offset) -> SideReader:
+        """Return a reader of everything from the boundary `offset` on, for another thread. The log must have no damage there."""
+        files = [each for each in self._segments.files if each.end_offset > offset]
+        entry = files[0].entry_below(offset) if files else None
+        positions = [SEGMENT_HEADER_BYTES if entry is None else entry.position] + [SEGMENT_HEADER_BYTES] * len(files)
+        parts = [Part(each.name, at, each.end_position) for each, at in zip(files, positions, strict=False)]
+        return SideReader(self._directory, tuple(parts))
 
     def contradicts(self, snapshot: OffsetAndEpoch) -> bool:
         """Return True if nothing in this log is known to continue `snapshot`: the log ends before it, or has another

@@ -256,7 +256,7 @@ class Segment:
         Raises:
             OSError: the disk cannot read the batches any more. The next start judges that damage.
         """
-        first = self._entry_below(offset)
+        first = self.entry_below(offset)
         position = SEGMENT_HEADER_BYTES if first is None else first.position
         if position == SEGMENT_HEADER_BYTES:
             self.write_header()
@@ -318,7 +318,7 @@ class Segment:
         """Return the position of the boundary `offset` in the file, and the chain there; None if `offset` is not a
         boundary, or lies in the gap.
         """
-        entry = self._entry_below(offset)
+        entry = self.entry_below(offset)
         if entry is None or offset > self.end_offset:
             return None
         if entry.base_offset == offset:
@@ -330,18 +330,18 @@ class Segment:
 
     def base_of(self, offset: Offset) -> Offset:
         """Return the base offset of the batch that holds the record at `offset`, a record of this segment outside the gap."""
-        entry = self._entry_below(offset)
+        entry = self.entry_below(offset)
         assert entry is not None and offset < self.end_offset, offset
         return next(batch.base_offset for _, batch in self.batches(entry.position) if batch.end_offset > offset)
 
     def last_batch_below(self, offset: Offset) -> Batch | None:
         """Return the batch that ends at `offset`, a boundary of this segment; None if no readable batch ends there."""
-        entry = self._entry_below(offset - 1)
+        entry = self.entry_below(offset - 1)
         if entry is None:
             return None
         return next((batch for _, batch in self.batches(entry.position) if batch.end_offset == offset), None)
 
-    def _entry_below(self, offset: Offset) -> IndexEntry | None:
+    def entry_below(self, offset: Offset) -> IndexEntry | None:
         """Return the last index entry at or below `offset`; None if the segment begins with a gap there."""
         count = bisect_right(self._index, offset, key=lambda each: each.base_offset)
         return self._index[count - 1] if count else None

@@ -10,6 +10,8 @@ import pytest
 from google.protobuf.message import Message
 from quorum_rpc.v1 import partition_pb2
 
+from broker_agent.data_plane.fetch_messages import ANY_EPOCH
+from broker_agent.data_plane.offset_messages import OffsetQuestion
 from broker_agent.data_plane.partition_service import SERVICE
 from metadata_log.format.batch import decode_all
 from metadata_log.format.data_batch import decode_data
@@ -252,6 +254,17 @@ async def test_a_broker_that_stops_makes_everything_durable_and_serves_no_more(t
         await leading(again)
         answer = await again.stub.FetchRecords(fetch_of(partition=1))
     assert answer.partitions[0].high_watermark == 1
+
+
+async def test_a_question_for_a_time_ends_when_the_broker_stops(tmp_path: Path) -> None:
+    """Its search may be under way on a thread, whose end nobody takes any more."""
+    async with hosted(tmp_path) as broker:
+        await leading(broker)
+        await broker.stub.Append(append_of(0))
+        asked = asyncio.ensure_future(broker.data_plane.list_offset(OffsetQuestion((ORDERS, 0), ANY_EPOCH, 1_000)))
+        asyncio.get_running_loop().call_soon(broker.data_plane._end)
+        with pytest.raises(Refusal, match="this broker stops"):
+            await asked
 
 
 async def test_too_many_bytes_of_appends_at_once_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

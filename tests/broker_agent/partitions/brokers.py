@@ -9,6 +9,7 @@ from broker_agent.partitions.effects import (
     DiskWork,
     Effect,
     Effects,
+    FindTime,
     Flush,
     OpenLog,
     Produced,
@@ -115,7 +116,7 @@ class Broker:
     def take(self, effects: Effects) -> None:
         for effect in effects:
             match effect:
-                case OpenLog() | DeleteLog() | Flush() | WriteHighWatermarks():
+                case OpenLog() | DeleteLog() | Flush() | WriteHighWatermarks() | FindTime():
                     self.work.append(effect)
                 case SendFetch():
                     self.fetches.append(effect)
@@ -134,7 +135,7 @@ class Broker:
     def assign(self, *news: AssignmentNews) -> None:
         self.take(self.manager.assign(news, self.now_ms))
 
-    def run(self, *, kinds: tuple[type, ...] = (OpenLog, DeleteLog, Flush, WriteHighWatermarks)) -> None:
+    def run(self, *, kinds: tuple[type, ...] = (OpenLog, DeleteLog, Flush, WriteHighWatermarks, FindTime)) -> None:
         """Carry out disk work until there is none of these kinds."""
         while todo := [each for each in self.work if isinstance(each, kinds)]:
             self.work = [each for each in self.work if not isinstance(each, kinds)]

@@ -117,7 +117,7 @@ def test_a_resting_replica_serves_nothing_and_keeps_its_log() -> None:
     it.run()
     it.assign(assigned(101, None, 2))
     assert it.code(it.append()) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    found, _ = it.manager.list_offset(place(), None, OffsetWanted.LATEST, 0)
+    found = it.manager.list_offset(place(), None, OffsetWanted.LATEST)
     assert found.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert it.values() == [20, 20]
     leader = it.manager.leader_of(place())

@@ -2,16 +2,16 @@
 
 import pytest
 
-from broker_agent.partitions.effects import ReplicaFailed
+from broker_agent.partitions.effects import DeleteLog, FindTime, Flush, FoundOffset, OffsetFound, ReplicaFailed
 from broker_agent.partitions.manager_config import ManagerConfig
-from broker_agent.partitions.offset_questions import EpochEnd, FoundOffset, OffsetWanted
+from broker_agent.partitions.offset_questions import EpochEnd, OffsetWanted
 from broker_agent.partitions.open_fetch import FetchSource, OpenFetch
 from broker_agent.replica.fetch_sessions import FetchSession, SessionAnswer, SessionRequest
 from broker_agent.replica.follower import PartitionFetch
 from broker_agent.session.isr_proposals import Place
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import OffsetAndEpoch
-from tests.broker_agent.partitions.brokers import WALL_MS, A, Broker, assigned, place
+from tests.broker_agent.partitions.brokers import WALL_MS, A, Broker, assigned, deleted, place
 from tests.broker_agent.replica.partition_logs import records
 
 FOLLOWER = FetchSource(102, 12)
@@ -48,7 +48,7 @@ def test_only_the_leader_answers_clients(role: str) -> None:
         it.run()
     assert it.code(it.append()) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert only(it.fetch(0)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
-    found, _ = it.manager.list_offset(place(), None, OffsetWanted.EARLIEST, 0)
+    found = it.manager.list_offset(place(), None, OffsetWanted.EARLIEST)
     assert found.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert it.manager.end_of_epoch(place(), None, 1).code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -159,14 +159,84 @@ def test_offsets_by_name_and_by_time() -> None:
     it.run()
 
     def found(wanted: OffsetWanted | int) -> FoundOffset:
-        answer, effects = it.manager.list_offset(place(), 1, wanted, 0)
-        assert effects == []
-        return answer
+        if isinstance(wanted, OffsetWanted):
+            return it.manager.list_offset(place(), 1, wanted)
+        ask(it, wanted)
+        it.run()
+        return answer_of(it)
 
     assert found(OffsetWanted.EARLIEST) == FoundOffset(ErrorCode.NONE, 0, 0, 1)
     assert found(OffsetWanted.LATEST) == FoundOffset(ErrorCode.NONE, 4, 0, 1)
     assert found(1_500) == FoundOffset(ErrorCode.NONE, 2, 2_000, 1)
     assert found(3_000) == FoundOffset(ErrorCode.NONE, None, 0, 1)
+
+
+def ask(it: Broker, timestamp_ms: int) -> None:
+    it.take(it.manager.find_time(place(), None, timestamp_ms, 7, it.now_ms))
+
+
+def answer_of(it: Broker) -> FoundOffset:
+    (answer,) = [each for each in it.said if isinstance(each, OffsetFound)]
+    it.said.remove(answer)
+    assert answer.token == 7
+    return answer.found
+
+
+def test_a_search_for_a_time_is_disk_work_while_the_log_goes_on() -> None:
+    """It reads up to a segment, 64 MiB. The records that come meanwhile are no part of it."""
+    it = leading()
+    it.append(sent=records(2, at_ms=1_000))
+    it.run()
+    ask(it, 1_500)
+    it.append(sent=records(2, at_ms=2_000))
+    it.run(kinds=(Flush,))
+    assert [type(each) for each in it.work] == [FindTime]
+    it.run()
+    assert answer_of(it) == FoundOffset(ErrorCode.NONE, None, 0, 1)
+    ask(it, 1_500)
+    it.run()
+    assert answer_of(it) == FoundOffset(ErrorCode.NONE, 2, 2_000, 1)
+
+
+def test_a_search_ends_with_its_leadership() -> None:
+    """Another leader may have other records at these offsets."""
+    it = leading()
+    it.append(sent=records(2, at_ms=1_000))
+    it.run()
+    ask(it, 1_000)
+    it.assign(assigned(101, 101, 2, isr=(101,)))
+    it.run()
+    assert answer_of(it) == FoundOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    ask(it, 1_000)
+    it.assign(deleted(assigned(101, 101, 2)))
+    it.run(kinds=(DeleteLog,))
+    it.run()
+    assert answer_of(it) == FoundOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def test_a_search_begins_again_when_retention_has_deleted_its_segment() -> None:
+    it = leading()
+    for at_ms in (1_000, 2_000, 3_000):
+        it.append(sent=records(1, 60_000, at_ms=at_ms))
+    it.run()
+    ask(it, 500)
+    log = it.replica().log
+    assert log is not None
+    log.delete_below(2)
+    it.run()
+    assert answer_of(it) == FoundOffset(ErrorCode.NONE, 2, 3_000, 1)
+    assert it.replica().failure is None
+
+
+def test_a_search_that_meets_damage_stops_its_replica() -> None:
+    it = leading()
+    it.append(sent=records(1, 20_000, at_ms=1_000))
+    it.run()
+    ask(it, 500)
+    it.disks[A].subdirectory(place().name).flip_bit("00000000000000000000.log", 5_000)
+    it.run()
+    assert answer_of(it) == FoundOffset(ErrorCode.STORAGE_ERROR)
+    assert [each.place for each in it.said if isinstance(each, ReplicaFailed)] == [place()]
 
 
 def test_a_new_leader_does_not_tell_an_end_below_its_predecessors() -> None:
@@ -178,7 +248,7 @@ def test_a_new_leader_does_not_tell_an_end_below_its_predecessors() -> None:
     leader = it.replica().leader
     assert leader is not None
     leader.high_watermark = 1
-    found, _ = it.manager.list_offset(place(), 2, OffsetWanted.LATEST, 0)
+    found = it.manager.list_offset(place(), 2, OffsetWanted.LATEST)
     assert found.code is ErrorCode.NOT_READY
 
 

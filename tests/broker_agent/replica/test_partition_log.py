@@ -6,10 +6,11 @@ from random import Random
 import pytest
 
 from broker_agent.replica import producers
-from broker_agent.replica.partition_log import PartitionLog, TimedOffset
+from broker_agent.replica.partition_log import PartitionLog
 from broker_agent.replica.partition_log_config import PartitionLogConfig
 from broker_agent.replica.producers import PartitionRefused
 from broker_agent.replica.retention import RetentionConfig
+from broker_agent.replica.time_search import TimedOffset
 from metadata_log.disk.files import RealDirectory
 from metadata_log.format.batch import genesis_chain
 from metadata_log.format.data_batch import NO_STAMP, DataRecord, ProducerStamp, decode_data, pack_records
@@ -217,16 +218,16 @@ def test_the_first_record_of_a_time_is_found() -> None:
             pack_records([DataRecord(at_ms, None, bytes(700)), DataRecord(at_ms + 20, None, b"")]), NO_STAMP, 1, NOW_MS
         )
 
-    assert log.offset_for_time(0, 12) == TimedOffset(0, 100)
-    assert log.offset_for_time(110, 12) == TimedOffset(1, 120)
-    assert log.offset_for_time(250, 12) == TimedOffset(2, 300)
-    assert log.offset_for_time(321, 12) == TimedOffset(8, 500)
-    assert log.offset_for_time(321, 8) is None
-    assert log.offset_for_time(521, 12) is None
+    assert log.search_time(0, 12).run() == TimedOffset(0, 100)
+    assert log.search_time(110, 12).run() == TimedOffset(1, 120)
+    assert log.search_time(250, 12).run() == TimedOffset(2, 300)
+    assert log.search_time(321, 12).run() == TimedOffset(8, 500)
+    assert log.search_time(321, 8).run() is None
+    assert log.search_time(521, 12).run() is None
     log.flush()
     log.delete_below(10)
-    assert log.offset_for_time(410, 12) == TimedOffset(11, 420)
-    assert log.offset_for_time(500, 12) is None
+    assert log.search_time(410, 12).run() == TimedOffset(11, 420)
+    assert log.search_time(500, 12).run() is None
 
 
 def test_a_cut_forgets_the_largest_timestamp() -> None:
@@ -236,8 +237,8 @@ def test_a_cut_forgets_the_largest_timestamp() -> None:
     append(log, at_ms=NOW_MS + 50)
     log.truncate(2, NOW_MS)
 
-    assert log.offset_for_time(NOW_MS, 2) == TimedOffset(0, NOW_MS)
-    assert log.offset_for_time(NOW_MS + 1, 2) is None
+    assert log.search_time(NOW_MS, 2).run() == TimedOffset(0, NOW_MS)
+    assert log.search_time(NOW_MS + 1, 2).run() is None
 
 
 # --- cutting ---------------------------------------------------------------------------------------------------------

@@ -21,7 +21,9 @@ from broker_agent.partitions.effects import (
     DiskWork,
     Effect,
     Effects,
+    FindTime,
     Flush,
+    OffsetFound,
     OpenLog,
     Produced,
     ReplicaFailed,
@@ -178,7 +180,7 @@ class DataPlane:
                 case Stopped():
                     manager.close()
                     return all(disk.failed_flushes == 0 for disk in self.disks.values()) or not self.is_bad
-                case OpenLog() | DeleteLog() | Flush() | WriteHighWatermarks():
+                case OpenLog() | DeleteLog() | Flush() | WriteHighWatermarks() | FindTime():
                     todo += self._run(effect, manager)
                 case _:
                     continue
@@ -244,7 +246,7 @@ class DataPlane:
     def _carry_out(self, effect: Effect) -> None:
         coverage, now_ms = self.cluster.coverage, self.now_ms()
         match effect:
-            case OpenLog() | DeleteLog() | Flush() | WriteHighWatermarks():
+            case OpenLog() | DeleteLog() | Flush() | WriteHighWatermarks() | FindTime():
                 self._work(effect)
             case SendFetch():
                 self.fetching.send(effect)
@@ -273,7 +275,7 @@ class DataPlane:
                 self.broker.crash(power_cut=False)
             case StrayLogs():
                 coverage["data: stray logs"] += 1
-            case Stopped():
+            case Stopped() | OffsetFound():
                 pass
             case _:
                 assert_never(effect)
