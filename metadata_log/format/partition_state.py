@@ -211,6 +211,11 @@ def merge(state: PartitionState, change: PartitionChange) -> PartitionState:
     )
 
 
+def raised(state: PartitionState, by: int) -> PartitionState:
+    """Return the state with both epochs larger by `by`: the effect of `EpochsRaised`."""
+    return (*state[:LEADER_EPOCH], state[LEADER_EPOCH] + by, state[PARTITION_EPOCH] + by, *state[DIRECTORIES:])
+
+
 def without_elr(state: PartitionState) -> PartitionState:
     """Return the state without eligible leader replicas: the effect of `ClearElr`. A state that has none is returned
     unchanged, with its epoch.

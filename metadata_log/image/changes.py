@@ -45,7 +45,7 @@ class Changes:
     features: set[str] = field(default_factory=set)
     others: bool = False
     """Something else changed: quotas, producer ids, ACLs, SCRAM credentials, delegation tokens, request outcomes, modes
-    of brokers."""
+    of brokers, the floor of epochs."""
 
     def topic_created(self, topic_id: Uuid) -> None:
         self.created_topics.add(topic_id)

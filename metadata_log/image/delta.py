@@ -46,6 +46,8 @@ from metadata_log.format.records import (
     ClientQuota,
     Config,
     DelegationToken,
+    EpochFloor,
+    EpochsRaised,
     FeatureLevel,
     MetadataRecord,
     NoOp,
@@ -291,6 +293,8 @@ REPLAYS: Final[dict[type, Replays]] = {
     RemoveTopic: Replays(MetadataDelta._remove_topic, remove_topic_keys),
     Partition: Replays(MetadataDelta._partition, lambda r: (topic_key(r.topic_id),), lambda r: by_number(r.partition)),
     PartitionChange: Replays(MetadataDelta._change_partition, lambda r: (topic_key(r.topic_id),)),
+    EpochsRaised: Replays(MetadataDelta._raise_epochs, lambda r: (topic_key(r.topic_id),)),
+    EpochFloor: Replays(MetadataDelta._epoch_floor, lambda r: (("epoch-floor",),), lambda r: b"\x0c"),
     ClearElr: Replays(MetadataDelta._clear_elr, clear_elr_keys),
     Config: Replays(
         MetadataDelta._config,

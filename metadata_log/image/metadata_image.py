@@ -35,6 +35,7 @@ from metadata_log.format.records import (
     ClientQuota,
     Config,
     DelegationToken,
+    EpochFloor,
     FeatureLevel,
     MetadataRecord,
     Partition,
@@ -109,6 +110,8 @@ class MetadataImage:
     """The outcome with the highest offset."""
     broker_modes: ShardedMap[NodeId, BrokerMode] = field(default_factory=ShardedMap)
     """The modes that operators have set, each of a registered broker."""
+    epoch_floor: EpochFloor | None = None
+    """The last raise of all epochs; None: the cluster was never recovered without a majority, or by an older release."""
 
     @property
     def offset(self) -> Offset:
@@ -180,6 +183,11 @@ class MetadataImage:
         """Return the resources that have configs, by type and name."""
         return iter(self.configs)
 
+    @property
+    def first_epoch(self) -> int:
+        """The leader epoch and the partition epoch of a new partition."""
+        return 0 if self.epoch_floor is None else self.epoch_floor.floor
+
     # --- requests ---
 
     def request_outcome(self, request_id: Uuid) -> RequestOutcome | None:
@@ -223,6 +231,8 @@ class MetadataImage:
         yield from self.delegation_tokens.values()
         yield from self.request_outcomes.values()
         yield from self.broker_modes.values()
+        if self.epoch_floor is not None:
+            yield self.epoch_floor
 
     def check_invariants(self) -> None:
         """Recompute everything that is kept incrementally, and assert that it agrees. O(image)."""

@@ -4,21 +4,26 @@ A topic under change has an editor, which keeps the states of its partitions unt
 are replayed without a new topic for each. All other effects are in `broker_delta` and `delta`, which build on this class.
 """
 
-from metadata_log.format.ids import ZERO_UUID, NodeId, Offset, Uuid, uuid_text
+from metadata_log.format.ids import EPOCH_MAX, ZERO_UUID, NodeId, Offset, Uuid, uuid_text
 from metadata_log.format.partition_runs import PartitionRun
 from metadata_log.format.partition_state import (
+    LEADER_EPOCH,
+    PARTITION_EPOCH,
     REPLICAS,
     NodeIds,
     Unsound,
     intern_state,
     merge,
     misfit,
+    raised,
     state_of,
     without_elr,
 )
 from metadata_log.format.records import (
     TOPIC_RESOURCE,
     ClearElr,
+    EpochFloor,
+    EpochsRaised,
     Partition,
     PartitionChange,
     RegisterBroker,
@@ -126,6 +131,30 @@ class TopicDelta(ImageEditor):
         if record.replicas is not None:
             self._check_registered(new[REPLICAS], old[REPLICAS])
         editor.change(record.partition, new, old)
+
+    def _raise_epochs(self, record: EpochsRaised, offset: Offset) -> None:
+        editor = self._open_topic(record.topic_id)
+        end = record.first + record.partition_count
+        if not 0 <= record.first < end <= editor.partition_count or record.by < 1:
+            raise Misfit(f"{record} does not fit topic {editor.name!r}, which has {editor.partition_count} partitions")
+        for partition in range(record.first, end):
+            old = editor.state(partition)
+            assert old is not None
+            new = raised(old, record.by)
+            if max(new[LEADER_EPOCH], new[PARTITION_EPOCH]) > EPOCH_MAX:
+                raise Misfit(
+                    f"partition {editor.name}-{partition}: {record.by} more epochs, and {EPOCH_MAX} is the last"
+                )
+            editor.change(partition, new, old)
+
+    def _epoch_floor(self, record: EpochFloor, offset: Offset) -> None:
+        old = self._single("epoch_floor")
+        if not 0 < record.floor <= EPOCH_MAX or record.generation < 1:
+            raise Misfit(f"{record}: the floor is from 1 to {EPOCH_MAX}, the generation at least 1")
+        if old is not None and (record.generation <= old.generation or record.floor <= old.floor):
+            raise Misfit(f"{record} is not above the one before: {old}")
+        self._put_single("epoch_floor", record)
+        self.changed.others = True
 
     def _clear_elr(self, record: ClearElr, offset: Offset) -> None:
         """Clear eligible leader replicas, as release 0.1.0 does. Only partitions that have some are changed."""

@@ -34,6 +34,7 @@ from quorum.controller.features.controllers import register_controller
 from quorum.controller.features.updates import update_features
 from quorum.controller.partitions.alter_partition import alter_partitions
 from quorum.controller.partitions.directory_assignments import assign_replicas
+from quorum.controller.partitions.epoch_raise import raise_epochs
 from quorum.controller.partitions.leadership.balancing import Balancing
 from quorum.controller.partitions.leadership.elections import elect_leaders
 from quorum.controller.partitions.reassignment.reassignments import alter_reassignments
@@ -57,6 +58,7 @@ from quorum.controller.protocol.config_commands import AlterConfigs, ContinueCon
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.directory_commands import AssignReplicasToDirs, ContinueDirectoryLoss
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders
+from quorum.controller.protocol.epoch_commands import ContinueRaise, RaiseEpochs
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
 from quorum.controller.protocol.quota_commands import AlterClientQuotas
@@ -90,6 +92,8 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     AllocateProducerIds,
     AlterClientQuotas,
     BootstrapFeatures,
+    RaiseEpochs,
+    ContinueRaise,
     UpdateFeatures,
     RegisterControllerCommand,
 )
@@ -160,21 +164,14 @@ class Controller:
                 altered = alter_configs(image, command, self.config)
                 brokers.configs_changed(image, altered.records, now_ms)
                 return altered
-            case AlterPartition():
-                identified(image, command.broker_id, command.broker_epoch)
-                return alter_partitions(image, command, brokers.views.of(image), self.config)
-            case AssignReplicasToDirs():
-                identified(image, command.broker_id, command.broker_epoch)
-                return assign_replicas(image, command, brokers.views.of(image), self.config)
+            case AlterPartition() | AssignReplicasToDirs() | AllocateProducerIds():
+                return self._decide_for_broker(image, command)
             case ElectLeaders():
                 return elect_leaders(image, command, brokers.views.of(image), self.config)
             case AlterPartitionReassignments() | ContinueReassignments():
                 return alter_reassignments(image, command, brokers.views.of(image), self.config)
             case BalanceLeaders():
                 return self._balancing.step(image, now_ms)
-            case AllocateProducerIds():
-                identified(image, command.broker_id, command.broker_epoch)
-                return allocate_producer_ids(image, command, self.config.producer_id_block)
             case RegisterBrokerCommand():
                 return brokers.register(image, command, now_ms)
             case UnregisterBroker():
@@ -187,12 +184,27 @@ class Controller:
                 return brokers.fence_expired(image, now_ms)
             case ContinueFencing() | ContinueDirectoryLoss() | ContinueShutdown() | ElectLeaderless():
                 return brokers.go_on(image, command, now_ms)
+            case RaiseEpochs() | ContinueRaise():
+                return raise_epochs(image, command, self.config)
             case UpdateFeatures():
                 return update_features(image, command, self.config)
             case BootstrapFeatures() | RegisterControllerCommand() | AlterClientQuotas():
                 return _by_image(image, command)
             case _:
                 assert_never(command)
+
+    def _decide_for_broker(
+        self, image: MetadataImage, command: AlterPartition | AssignReplicasToDirs | AllocateProducerIds
+    ) -> Decision:
+        """Decides a request that only a registered process may send."""
+        identified(image, command.broker_id, command.broker_epoch)
+        match command:
+            case AlterPartition():
+                return alter_partitions(image, command, self._brokers.views.of(image), self.config)
+            case AssignReplicasToDirs():
+                return assign_replicas(image, command, self._brokers.views.of(image), self.config)
+            case AllocateProducerIds():
+                return allocate_producer_ids(image, command, self.config.producer_id_block)
 
     # --- sessions --------------------------------------------------------------------------------------------------
 

@@ -108,6 +108,7 @@ class Node:
         self._reader = LogReader(self.log, self.snapshotter.store, self.core, world, self.disk.found_damage)
         parts = Parts(
             me=self.me,
+            generation=opened.identity.generation,
             config=config,
             log=self.log,
             state=self.state,

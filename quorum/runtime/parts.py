@@ -34,6 +34,8 @@ class Parts:
     """The objects that every part of one node works on. One owner changes each object; the other parts read the object."""
 
     me: ReplicaKey
+    generation: int
+    """The cluster's generation. `quorum recover` begins a new one."""
     config: NodeConfig
     log: Log
     state: StateMachine

@@ -21,6 +21,8 @@ from metadata_log.format.records import (
     DelegationToken,
     Endpoint,
     EndTransaction,
+    EpochFloor,
+    EpochsRaised,
     FeatureLevel,
     FeatureRange,
     KRaftVersion,
@@ -125,6 +127,8 @@ RECORDS: tuple[Record, ...] = (
     SkippedBatch(40, 3, HASH, 38, 43),
     BrokerRegistrationChange(1, 42, fenced=True, reason="process_dead", since_ms=1_700_000_000_000, dead=True),
     RegisterBroker(5, ID_A, (PLAIN,), (), None, True, False, (ID_B,), 80, EXTERNAL_DATA_PLANE, "shut_down", 7, True),
+    EpochFloor(524_289, 524_288_000_000_000),
+    EpochsRaised(ID_A, 64, 250, 524_288_000_000_000),
 )
 
 

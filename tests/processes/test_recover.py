@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from metaquorum import AdminClient
+from quorum.controller.partitions.epoch_raise import STEP
 from tests.processes.conftest import Cluster, image_at, quorumctl, running, said, until
 from tests.processes.test_membership import new_controller
 
@@ -60,6 +61,10 @@ async def test_one_of_three_is_left_and_the_cluster_lives_on(cluster: Cluster, t
         assert await client.leader() == left.endpoint
         assert {topic.name async for topic in client.topics()} == {f"topic-{number}" for number in range(5)}
         await client.create_topic("after", partitions=2, replication_factor=1)
+        floor = (generation - 1) * STEP  # no epoch of the lost history can be as large
+        for name in ("topic-0", "after"):
+            described = (await client.describe_topic(name)).partitions
+            assert all(min(each.leader_epoch, each.partition_epoch) >= floor for each in described), described
         await cluster.online()
         await agree(cluster, client, left.endpoint)
     for broker in cluster.brokers.values():
@@ -82,7 +87,9 @@ async def test_one_of_three_is_left_and_the_cluster_lives_on(cluster: Cluster, t
         cluster.dev.start(node.name)
 
     async def grown() -> bool | None:
-        return True if set(await voters_at(left.endpoint)) == {left.node_id, 4, 5} else None
+        # A voter set holds from its append on. If the leader alone has it, 4 and 5 are no majority without the leader.
+        known = [await voters_at(node.endpoint) for node in (left, cluster.controllers[4], cluster.controllers[5])]
+        return True if all(set(each) == {left.node_id, 4, 5} for each in known) else None
 
     await until(grown, 40)
     status = await cluster.client.describe_quorum(ghost.endpoint)

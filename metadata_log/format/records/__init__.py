@@ -104,6 +104,8 @@ from metadata_log.format.records.topics import (
     RECOVERED,
     RECOVERING,
     ClearElr,
+    EpochFloor,
+    EpochsRaised,
     ListColumn,
     Partition,
     PartitionChange,
@@ -157,6 +159,8 @@ __all__ = [
     "DelegationToken",
     "EndTransaction",
     "Endpoint",
+    "EpochFloor",
+    "EpochsRaised",
     "Feature",
     "FeatureLevel",
     "FeatureRange",
@@ -207,6 +211,8 @@ MetadataRecord: TypeAlias = (
     | Partition
     | PartitionChange
     | PartitionColumns
+    | EpochFloor
+    | EpochsRaised
     | ClearElr
     | Config
     | FeatureLevel

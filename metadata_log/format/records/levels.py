@@ -20,7 +20,7 @@ from metadata_log.format.records.brokers import BrokerMode, BrokerRegistrationCh
 from metadata_log.format.records.quorum import SkippedBatch
 from metadata_log.format.records.registry import FeatureRange
 from metadata_log.format.records.settings import FeatureLevel
-from metadata_log.format.records.topics import Partition, PartitionChange, PartitionColumns
+from metadata_log.format.records.topics import EpochFloor, EpochsRaised, Partition, PartitionChange, PartitionColumns
 from metadata_log.format.records.transactions import AbortTransaction, BeginTransaction, EndTransaction
 
 METADATA_VERSION: Final = "metadata.version"
@@ -73,6 +73,8 @@ RECORD_LEVELS: Final[dict[type, int]] = {
     AbortTransaction: 2,
     BrokerMode: 2,
     PartitionColumns: 2,
+    EpochFloor: 2,
+    EpochsRaised: 2,
     SkippedBatch: 2,
 }
 """Record class -> the level that every record of the class needs."""

@@ -69,6 +69,30 @@ class PartitionChange(NamedTuple):
     last_known_elr: tuple[NodeId, ...] | None = None
 
 
+@record(58)
+class EpochFloor(NamedTuple):
+    """The epochs of all partitions were raised for this generation of the cluster (`quorum recover`). Canonical; the image
+    has at most one. A partition that is created later begins at `floor`.
+    """
+
+    generation: int
+    floor: int
+
+
+@record(59)
+class EpochsRaised(NamedTuple):
+    """The leader epochs and the partition epochs of some partitions of one topic grew by `by`, and nothing else changed.
+
+    The partitions are `first` to `first + partition_count - 1`. All records of a raise are in one batch or transaction with
+    their `EpochFloor`.
+    """
+
+    topic_id: Uuid
+    first: int
+    partition_count: int
+    by: int
+
+
 @record(28)
 class ClearElr(NamedTuple):
     """Eligible leader replicas were cleared: of one topic, or of all topics if name and id are None (KIP-966).

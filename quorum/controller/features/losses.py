@@ -19,7 +19,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from metadata_log.format.records import METADATA_VERSION, BrokerMode, Partition, RegisterBroker
+from metadata_log.format.records import METADATA_VERSION, BrokerMode, EpochFloor, Partition, RegisterBroker
 from metadata_log.format.records.levels import FIELD_LEVELS, RECORD_LEVELS
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import CHUNK_PARTITIONS
@@ -35,6 +35,7 @@ OWN_FIELDS: Final[Mapping[str, Mapping[str, int]]] = {
 
 ENTITIES: Final[Mapping[type, Callable[[MetadataImage], Iterable[str]]]] = {
     BrokerMode: lambda image: (f"the mode of broker {broker_id}" for broker_id in image.broker_modes),
+    EpochFloor: lambda image: () if image.epoch_floor is None else ("the epochs of partitions since the recovery",),
     RegisterBroker: lambda image: (
         f"the death of broker {broker.broker_id} (until its next start)"
         for broker in image.brokers.values()

@@ -26,6 +26,7 @@ from quorum.controller.protocol.election_commands import (
     ElectLeaders,
     ElectLeadersReply,
 )
+from quorum.controller.protocol.epoch_commands import ContinueRaise, RaiseEpochs
 from quorum.controller.protocol.feature_commands import (
     BootstrapFeatures,
     BootstrapFeaturesReply,
@@ -275,6 +276,8 @@ Command: TypeAlias = (
     | DeleteTopics
     | AlterConfigs
     | ContinueConfigs
+    | RaiseEpochs
+    | ContinueRaise
     | BootstrapFeatures
     | RegisterBrokerCommand
     | BrokerContact

@@ -349,6 +349,15 @@ class FeatureFinalized:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionEpochsRaised:
+    """The epochs of all partitions were raised, because `quorum recover` has begun a new generation."""
+
+    kind: ClassVar[str] = "partition epochs raised"
+    generation: int
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerRegistered:
     """A controller has said where it is reached and which features it supports."""
 
@@ -380,6 +389,7 @@ Happening: TypeAlias = (
     | ConfigsChanged
     | ClientQuotasChanged
     | FeatureFinalized
+    | PartitionEpochsRaised
     | ControllerRegistered
 )
 

@@ -113,10 +113,10 @@ class TopicPieces:
         topic_id = self._new_topic_id(image)
         head: list[MetadataRecord] = [Topic(name, topic_id)]
         head += [Config(TOPIC_RESOURCE, name, key, value) for key, value in topic.configs]
-        head += _new_partitions(topic_id, 0, first, view)
+        head += _new_partitions(topic_id, 0, first, view, image.first_epoch)
         results.append(TopicResult(name, topic_id=topic_id, partitions=count, replication_factor=replication_factor))
         yield Piece(head, len(head) + TOPIC_COST)
-        yield from _partition_pieces(topic_id, len(first), placed, view)
+        yield from _partition_pieces(topic_id, len(first), placed, view, image.first_epoch)
 
     def _new_topic_id(self, image: MetadataImage) -> Uuid:
         while True:
@@ -182,7 +182,7 @@ class TopicPieces:
         yield Piece([], TOPIC_COST)
         if not validate_only:
             placed = self._placed(grow.assignment, view, new, replication_factor)
-            yield from _partition_pieces(topic.topic_id, have, placed, view)
+            yield from _partition_pieces(topic.topic_id, have, placed, view, image.first_epoch)
 
     # --- both ------------------------------------------------------------------------------------------------------
 
@@ -235,15 +235,15 @@ def deleted(image: MetadataImage, command: DeleteTopics, results: list[TopicResu
 
 
 def _partition_pieces(
-    topic_id: Uuid, first: int, placed: Iterator[Sequence[tuple[NodeId, ...]]], view: BrokerView
+    topic_id: Uuid, first: int, placed: Iterator[Sequence[tuple[NodeId, ...]]], view: BrokerView, epoch: int
 ) -> Iterator[Piece]:
     for some in placed:
-        yield Piece([*_new_partitions(topic_id, first, some, view)], len(some))
+        yield Piece([*_new_partitions(topic_id, first, some, view, epoch)], len(some))
         first += len(some)
 
 
 def _new_partitions(
-    topic_id: Uuid, first: int, placed: Sequence[tuple[NodeId, ...]], view: BrokerView
+    topic_id: Uuid, first: int, placed: Sequence[tuple[NodeId, ...]], view: BrokerView, epoch: int
 ) -> Iterator[Partition]:
     active, may_lead = view.active, view.may_lead
     everybody_may_lead = len(may_lead) == len(view.brokers)
@@ -252,7 +252,7 @@ def _new_partitions(
         if not everybody_may_lead:
             isr = tuple([replica for replica in replicas if replica in active])
             leader = next(replica for replica in isr if replica in may_lead)
-        yield Partition(topic_id, number, replicas, isr, (), (), leader, RECOVERED, 0, 0)
+        yield Partition(topic_id, number, replicas, isr, (), (), leader, RECOVERED, epoch, epoch)
 
 
 # --- checks --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,9 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch
 from metadata_log.format.records import METADATA_VERSION
 from quorum.controller.controller import Controller
+from quorum.controller.partitions.epoch_raise import is_raise_due
 from quorum.controller.protocol.commands import BrokerContact, Command, RegisterControllerCommand
+from quorum.controller.protocol.epoch_commands import RaiseEpochs
 from quorum.controller.protocol.feature_commands import BootstrapFeatures
 from quorum.core.protocol.deadlines import soonest
 from quorum.runtime.active.answers import Answers
@@ -78,6 +80,7 @@ class ActiveController:
         self.on = False
         self.controller = controller
         self.story = Story(tallies)
+        self._generation = parts.generation
         self._log, self._state, self._snapshotter = parts.log, parts.state, parts.snapshotter
         self._world, self._step = parts.world, parts.step
         self._proposals = proposals
@@ -113,6 +116,8 @@ class ActiveController:
             config = self.controller.config
             bootstrap = BootstrapFeatures(config.bootstrap_metadata_version, config.bootstrap_elr_version)
             self._decide(FollowUp(bootstrap, None, now_ms + INTERNAL_DEADLINE_MS))
+        if is_raise_due(self._state.committed, self._generation):
+            self._decide(FollowUp(RaiseEpochs(self._generation), None, now_ms + INTERNAL_DEADLINE_MS))
 
     def end(self, why: str, hint: LeaderHint, *, leads_on: bool = False) -> None:
         """Switches the controller off: every waiting client is refused, and the proposed image is dropped.

@@ -24,6 +24,8 @@ from metadata_log.format.records import (
     Config,
     DelegationToken,
     Endpoint,
+    EpochFloor,
+    EpochsRaised,
     FeatureLevel,
     FeatureRange,
     MetadataRecord,
@@ -99,6 +101,7 @@ class History:
         makers = (
             self.new_topic, self.more_partitions, self.partition_change, self.partition_change, self.partition_change,
             self.remove_topic, self.config, self.config, self.broker_change, self.security, self.others, self.clear_elr,
+            self.raise_epochs,
         )  # fmt: skip
         return self.dice.choice(makers)()
 
@@ -225,6 +228,14 @@ class History:
             yield ClearElr(None, topic_id)
         elif topic_id is not None and kind == 2:
             yield ClearElr(self.image.topics_by_id[topic_id].name, None)
+
+    def raise_epochs(self) -> Iterator[MetadataRecord]:
+        topic_id, old = self.some_topic(), self.image.epoch_floor
+        yield EpochFloor(2 if old is None else old.generation + 1, self.image.first_epoch + 1_000)
+        if topic_id is not None:
+            count = self.image.topics_by_id[topic_id].partition_count
+            first = self.dice.randrange(count)
+            yield EpochsRaised(topic_id, first, self.dice.randint(1, count - first), 1_000)
 
 
 class LogWriter:

@@ -43,6 +43,7 @@ from quorum.controller.protocol.config_commands import (
 )
 from quorum.controller.protocol.directory_commands import AssignReplicasToDirs, ContinueDirectoryLoss
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
+from quorum.controller.protocol.epoch_commands import ContinueRaise, RaiseEpochs
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
 from quorum.controller.protocol.happenings import Happening, Registration, StateReason
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
@@ -334,7 +335,7 @@ TELLING: Final = {
     RegisterBrokerCommand, BrokerContact,
     FenceExpiredBrokers, FenceBroker, ReportDeath, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
     RegisterControllerCommand, AlterPartition, ElectLeaders, BalanceLeaders, AlterPartitionReassignments,
-    ContinueReassignments, UpdateFeatures, AlterClientQuotas,
+    ContinueReassignments, UpdateFeatures, AlterClientQuotas, RaiseEpochs, ContinueRaise,
     DrainBroker, EndBrokerMode, AssignReplicasToDirs, ContinueDirectoryLoss,
 }  # fmt: skip
 """Commands whose records are told: `test_any_command` holds all of them to it."""
