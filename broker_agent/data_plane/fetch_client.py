@@ -8,6 +8,7 @@ first one. Over TLS the server must show the certificate of the broker that it s
     3. Broker 101 moves to 10.0.0.7. The next image has the new address, and the next call goes there.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -21,12 +22,17 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId
 from metadata_log.image.metadata_image import MetadataImage
 from service_kit.process.endpoints import HostPort
+from service_kit.process.switches import frequent_switches
 from service_kit.rpc.dial import Dial, is_wrong_server
 from service_kit.rpc.refusals import Refusal
 from service_kit.security.node_identity import BROKER, Node, NodeNames
 
 ANSWER_BYTES_MAX: Final = 16 << 20
 """Maximum size of the answer to a fetch: records, and the heads of up to 100,000 partitions."""
+PARTITIONS_MAX: Final = 300
+"""Maximum number of partitions that the event loop converts by itself: about a millisecond. A thread converts more."""
+BYTES_MAX: Final = 128 << 10
+"""The same for the bytes of batches. Each batch costs some 10 us, and 2 MiB may be 15,000 batches."""
 _SESSION_ERRORS: Final = {
     code.name: code for code in (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 }
@@ -74,7 +80,7 @@ class FetchClient:
         target = self.address(source_id).target
         name = None if self._names is None else self._names.demanded(Node(BROKER, source_id))
         stub = self._stub(target, name)
-        request = fetch_request(session, self._broker_id, broker_epoch, limits)
+        request = await _request(session, self._broker_id, broker_epoch, limits)
         where = f"broker {source_id} at {target}"
         try:
             response: partition_pb2.FetchRecordsResponse | None = await stub.FetchRecords(request, timeout=timeout_s)
@@ -83,7 +89,7 @@ class FetchClient:
         if response is None:
             raise CallFailed(f"{where} {UNDECODABLE}")
         try:
-            return answer_of(response)
+            return await _answer(response)
         except BadAnswer as e:
             raise CallFailed(f"{where} sent an answer that cannot be used: {e}") from e
 
@@ -93,6 +99,25 @@ class FetchClient:
             stub = partition_pb2_grpc.PartitionServiceStub(self._dial(target, name))  # type: ignore[no-untyped-call]
             self._stubs[target, name] = stub
         return stub
+
+
+async def _request(
+    session: SessionRequest, broker_id: NodeId, broker_epoch: int, limits: FetchLimits
+) -> partition_pb2.FetchRecordsRequest:
+    """Converts a request; a large one on a thread."""
+    if len(session.fetches) + len(session.forgotten) <= PARTITIONS_MAX:
+        return fetch_request(session, broker_id, broker_epoch, limits)
+    with frequent_switches():
+        return await asyncio.to_thread(fetch_request, session, broker_id, broker_epoch, limits)
+
+
+async def _answer(response: partition_pb2.FetchRecordsResponse) -> SessionAnswer:
+    """Converts an answer, and checks its batches; a large one on a thread. Raises BadAnswer."""
+    is_small = len(response.partitions) <= PARTITIONS_MAX
+    if is_small and sum(len(each.batches) for each in response.partitions) <= BYTES_MAX:
+        return answer_of(response)
+    with frequent_switches():
+        return await asyncio.to_thread(answer_of, response)
 
 
 def _refused(e: grpc.aio.AioRpcError, where: str) -> SessionAnswer:

@@ -1,14 +1,17 @@
 """Fetches between brokers over real connections: at the address of the metadata, from the right broker, in the own name only."""
 
 import shutil
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from broker_agent.client import CallFailed
+from broker_agent.data_plane import fetch_client
 from broker_agent.data_plane.fetch_client import FetchClient
 from broker_agent.data_plane.fetch_messages import FetchLimits
 from broker_agent.replica.fetch_sessions import SessionRequest
@@ -58,6 +61,40 @@ async def test_a_follower_gets_what_its_leader_has(tmp_path: Path) -> None:
     assert full.session_id > 0
     assert [batch.base_offset for batch in full.answers[0][1].batches] == [0]
     assert [batch.end_offset for batch in more.answers[0][1].batches] == [1, 2]
+
+
+async def test_a_thread_converts_what_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2 MiB in small batches, or 100,000 partitions, would hold up the event loop, and the lease with it, for a second."""
+    on_loop: list[tuple[str, bool]] = []
+
+    def noted(name: str) -> None:
+        convert = getattr(fetch_client, name)
+
+        def noting(*args: Any) -> Any:
+            on_loop.append((name, threading.current_thread() is threading.main_thread()))
+            return convert(*args)
+
+        monkeypatch.setattr(fetch_client, name, noting)
+
+    noted("fetch_request")
+    noted("answer_of")
+    places = tuple(((ORDERS, number), PartitionFetch(0, 0, 0)) for number in range(fetch_client.PARTITIONS_MAX + 1))
+    async with hosted(tmp_path) as leader:
+        await leader.write(*orders(1))
+        await leader.leads(0)
+        async with client_of(leader) as follower:
+            await follower.fetch(ME, FULL, 0, LIMITS, 10)
+            many = await follower.fetch(ME, SessionRequest(0, 0, places), 0, LIMITS, 10)
+            monkeypatch.setattr(fetch_client, "BYTES_MAX", 10)
+            await leader.stub.Append(append_of(0, acks=1))
+            await follower.fetch(ME, FULL, 0, LIMITS, 10)
+
+    assert len(many.answers) == len(places)
+    assert on_loop == [
+        *(("fetch_request", True), ("answer_of", True)),
+        *(("fetch_request", False), ("answer_of", False)),
+        *(("fetch_request", True), ("answer_of", False)),
+    ]
 
 
 async def test_the_errors_of_a_session_are_answers(tmp_path: Path) -> None:
