@@ -58,7 +58,7 @@ class Assigning:
             directory = hosting.choose(place, assignment.directory)
             if directory is None:
                 return  # no directory works: the broker has failed
-            replica = hosting.replicas[place] = HostedReplica(place, directory.id, assignment)
+            replica = hosting.host(HostedReplica(place, directory.id, assignment))
             self._forget_stray(place)
         before, replica.assignment = replica.assignment, assignment
         if replica.failure is not None:
@@ -157,7 +157,7 @@ class Assigning:
             having = next((each for each in hosting.online() if place in each.places), None)
             if having is None:
                 return
-            replica = hosting.replicas[place] = HostedReplica(place, having.id, deletion)
+            replica = hosting.host(HostedReplica(place, having.id, deletion))
             self._forget_stray(place)
         replica.assignment = deletion
         self.retire(replica)
@@ -168,7 +168,7 @@ class Assigning:
         directory = self._hosting.directory_of(replica)
         self._close(replica)
         if directory.failed is not None:
-            del self._hosting.replicas[replica.place]
+            self._hosting.forget(replica)
             return
         replica.job = DeleteLog(replica.place, directory.id, directory.logs)
         self._hosting.emit(replica.job)
@@ -181,11 +181,9 @@ class Assigning:
             return
         replica.job = replica.failure = None
         replica.is_lost = False
-        if replica.is_to_be_deleted or replica.assignment is None:
-            del self._hosting.replicas[replica.place]
-            return
-        del self._hosting.replicas[replica.place]
-        self._assign(replica.assignment, now_ms)
+        self._hosting.forget(replica)
+        if not replica.is_to_be_deleted and replica.assignment is not None:
+            self._assign(replica.assignment, now_ms)
 
     def deletion_failed(self, work: DeleteLog, error: Exception, now_ms: int) -> None:
         """Stop what the error stops. Without room on the disk the log is deleted later."""
@@ -196,7 +194,7 @@ class Assigning:
         if self._failures.failed(replica, error) is Scope.NOTHING:
             self._again.set(replica, now_ms + self._hosting.config.disk_retry_ms)
         elif replica.is_to_be_deleted:
-            del self._hosting.replicas[replica.place]
+            self._hosting.forget(replica)
 
     # --- whole sets --------------------------------------------------------------------------------------------------
 
@@ -213,7 +211,7 @@ class Assigning:
     def _let_go(self, replica: HostedReplica) -> None:
         """Serve a replica no more, and keep its log."""
         self._close(replica)
-        del self._hosting.replicas[replica.place]
+        self._hosting.forget(replica)
 
     def _forget_stray(self, place: ReplicaPlace) -> None:
         """Note that a log belongs to a replica again, or will be deleted."""

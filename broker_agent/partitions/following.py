@@ -128,8 +128,9 @@ class Following:
         """Leave the throttled replicas out while the quota is used up."""
         pause_ms = self._hosting.follower_quota.wait_ms(now_ms)
         if pause_ms:
-            for replica, key in self._key_of.items():
-                fetcher = self._fetchers.fetcher(key)
+            for replica in self._hosting.follower_throttled():
+                key = self._key_of.get(replica)
+                fetcher = None if key is None else self._fetchers.fetcher(key)
                 if fetcher is not None and self._is_throttled(replica):
                     fetcher.leave_out(replica.place, now_ms, pause_ms)
 

@@ -16,7 +16,7 @@ from broker_agent.partitions.effects import Effect, Effects
 from broker_agent.partitions.hosted_directory import HostedDirectory
 from broker_agent.partitions.hosted_replica import HostedReplica
 from broker_agent.partitions.manager_config import DEFAULT_TOPIC, ManagerConfig, TopicConfig
-from broker_agent.partitions.throttle import Quota
+from broker_agent.partitions.throttle import NOTHING_THROTTLED, Quota, ThrottledReplicas
 from broker_agent.replica.log_directory import ReplicaPlace
 from broker_agent.session.isr_proposals import Place
 from metadata_log.format.ids import NodeId, Uuid
@@ -31,8 +31,12 @@ class Hosting:
         self.rng = rng
         self.broker_epoch = -1
         self.candidates: Mapping[NodeId, int] = {}
-        self.topics: dict[Uuid, TopicConfig] = {}
+        self._topics: dict[Uuid, TopicConfig] = {}
+        self._follower_throttled: dict[Uuid, ThrottledReplicas] = {}
+        """The topics with throttled copies: few, and mostly none."""
         self.replicas: dict[Place, HostedReplica] = {}
+        """`host` and `forget` change it."""
+        self._of_topic: dict[Uuid, dict[Place, HostedReplica]] = {}
         self.directories: dict[Uuid, HostedDirectory] = {}
         """Without the directories that failed at the start; a directory stays if it fails later."""
         self.leader_quota = Quota()
@@ -48,8 +52,49 @@ class Hosting:
         taken, self.effects = self.effects, []
         return taken
 
+    # --- replicas ----------------------------------------------------------------------------------------------------
+
+    def host(self, replica: HostedReplica) -> HostedReplica:
+        """Add a replica."""
+        self.replicas[replica.place] = replica
+        self._of_topic.setdefault(replica.place.topic_id, {})[replica.place] = replica
+        return replica
+
+    def forget(self, replica: HostedReplica) -> None:
+        """Remove a replica."""
+        topic_id = replica.place.topic_id
+        del self.replicas[replica.place]
+        del self._of_topic[topic_id][replica.place]
+        if not self._of_topic[topic_id]:
+            del self._of_topic[topic_id]
+
+    def of_topic(self, topic_id: Uuid) -> Iterable[HostedReplica]:
+        """The replicas of one topic. O(replicas of the topic)."""
+        return tuple(self._of_topic.get(topic_id, {}).values())
+
+    # --- topics ------------------------------------------------------------------------------------------------------
+
+    def configure(self, topic_id: Uuid, config: TopicConfig | None) -> None:
+        """Take the configuration of a topic; None: there is no such topic any more."""
+        self._follower_throttled.pop(topic_id, None)
+        if config is None:
+            self._topics.pop(topic_id, None)
+            return
+        self._topics[topic_id] = config
+        if config.follower_throttled != NOTHING_THROTTLED:
+            self._follower_throttled[topic_id] = config.follower_throttled
+
+    def follower_throttled(self) -> Iterable[HostedReplica]:
+        """The replicas whose copy an operator has throttled, in sync or not. O(replicas of their topics)."""
+        found = self._follower_throttled.items()
+        return [
+            each for topic_id, named in found for each in self.of_topic(topic_id) if named.has(each.place.partition)
+        ]
+
     def topic(self, topic_id: Uuid) -> TopicConfig:
-        return self.topics.get(topic_id, DEFAULT_TOPIC)
+        return self._topics.get(topic_id, DEFAULT_TOPIC)
+
+    # --- directories -------------------------------------------------------------------------------------------------
 
     def directory_of(self, replica: HostedReplica) -> HostedDirectory:
         return self.directories[replica.directory_id]

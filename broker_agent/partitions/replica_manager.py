@@ -130,18 +130,17 @@ class ReplicaManager:
         return self._done(now_ms)
 
     def topic_configured(self, topic_id: Uuid, config: TopicConfig, now_ms: int) -> Effects:
-        """Take the configuration of a topic, before its first assignment and after each change. O(replicas)."""
-        self._hosting.topics[topic_id] = config
-        for place, replica in self._hosting.replicas.items():
-            if place[0] == topic_id:
-                if replica.log is not None:
-                    replica.log.configure(config.log)
-                self._leading.configured(replica, config, now_ms)
+        """Take the configuration of a topic, before its first assignment and after each change. O(replicas of the topic)."""
+        self._hosting.configure(topic_id, config)
+        for replica in self._hosting.of_topic(topic_id):
+            if replica.log is not None:
+                replica.log.configure(config.log)
+            self._leading.configured(replica, config, now_ms)
         return self._done(now_ms)
 
     def topic_forgotten(self, topic_id: Uuid) -> None:
         """Forget the configuration of a topic that does not exist any more."""
-        self._hosting.topics.pop(topic_id, None)
+        self._hosting.configure(topic_id, None)
 
     def throttle(self, leader_bytes_per_s: int, follower_bytes_per_s: int, now_ms: int) -> Effects:
         """Take the rates of throttled replication (KIP-73): `throttle.UNLIMITED` at first. `TopicConfig` names the replicas."""

@@ -1,12 +1,17 @@
 """Throttled replication (KIP-73): a copy at a limited rate, which holds up no replica in sync."""
 
+from collections.abc import Iterator
+from typing import NoReturn
+
+from broker_agent.partitions.hosted_replica import HostedReplica
 from broker_agent.partitions.manager_config import TopicConfig
 from broker_agent.partitions.open_fetch import FetchSource
 from broker_agent.partitions.throttle import NOTHING_THROTTLED, UNLIMITED, Quota, ThrottledReplicas
 from broker_agent.replica.fetch_sessions import SessionRequest
 from broker_agent.replica.follower import PartitionFetch
+from broker_agent.session.isr_proposals import Place
 from tests.broker_agent.partitions.brokers import LOG, Broker, assigned, place, replicate
-from tests.broker_agent.replica.partition_logs import records
+from tests.broker_agent.replica.partition_logs import TOPIC_ID, records
 
 EVERY = ThrottledReplicas(is_every=True)
 MB = 1_000_000
@@ -96,3 +101,33 @@ def test_a_quota_fills_at_its_rate() -> None:
     assert quota.wait_ms(600) == 1_000
     quota.limit(UNLIMITED, 700)
     assert quota.wait_ms(700) == 0
+
+
+class Unwalkable(dict[Place, HostedReplica]):
+    """All replicas of a broker, thousands: nothing may walk over them."""
+
+    def __iter__(self) -> Iterator[Place]:
+        raise AssertionError("a walk over all replicas")
+
+    def items(self) -> NoReturn:
+        raise AssertionError("a walk over all replicas")
+
+    values = keys = items
+
+
+def test_configs_and_throttles_look_only_at_the_replicas_of_their_topics() -> None:
+    """A broker with thousands of replicas hears of a topic's config, and of an answer for a throttled copy."""
+    other = b"o" * 16
+    leader, follower = copying(at_leader=False)
+    for each in (leader, follower):
+        each.assign(assigned(each.broker_id, 101, at=place(0, other)))
+        each.run()
+        hosting = each.manager._hosting
+        hosting.replicas = Unwalkable(hosting.replicas)
+        each.take(each.manager.topic_configured(other, TopicConfig(LOG, 2), 0))
+        found = each.replica(place(0, other))
+        assert found.leader is None or found.leader.config.min_insync_replicas == 2
+    replicate(leader, follower)
+    assert 0 < sum(follower.values(place(0))) < 40 * 50_000
+    follower.manager.topic_forgotten(TOPIC_ID)
+    assert list(follower.manager._hosting.follower_throttled()) == []
