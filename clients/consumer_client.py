@@ -11,9 +11,9 @@ All decisions are made in `clients.consumer`, which is pure: this class has the 
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias, assert_never
+from typing import Any, Final, Self, assert_never
 
 from clients.committer import Committer
 from clients.consumer.config import ConsumerConfig
@@ -22,11 +22,12 @@ from clients.consumer.effects import AskEpochs, AskOffsets, Cancel, Effect, Fetc
 from clients.consumer.offset_query import OffsetQuery
 from clients.consumer.positions import Position, PositionStore, StoredPosition
 from clients.consumer.records import ConsumerRecord
+from clients.consumer_calls import asked
 from clients.metadata.cluster import Cluster, TopicPartition
 from clients.metadata.refresher import ClientConfig
 from clients.metadata_client import ClientClock, LoopClock, MetadataClient
 from clients.partition_calls import CallFailed, GrpcPartitionCalls, PartitionCalls
-from clients.partition_values import CallFailure, EndOfLog, EpochEnd, FailureKind, Fetched, FoundOffset, WantedOffset
+from clients.partition_values import CallFailure, EndOfLog, FailureKind, WantedOffset
 from clients.partition_watch import PartitionWatch
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, Offset
@@ -34,10 +35,10 @@ from service_kit.rpc.dial import Dialer
 
 INTEREST_MS: Final = 60_000
 """How often the consumer tells the metadata client that it still wants its topics."""
-_DEADLINE_SLACK_MS: Final = 1_000
-"""How long a call goes on after the consumer has given it up, at most."""
-
-Answers: TypeAlias = tuple[Fetched, ...] | tuple[FoundOffset, ...] | tuple[EpochEnd, ...]
+REMIND_MS: Final = 1_000
+"""How long `poll` waits for records of other partitions before it raises an error again that the program has heard of."""
+TURN_MS: Final = 10
+"""How long a program that finds records at each `poll` keeps all other tasks waiting, at most."""
 
 logger: Final = logging.getLogger(__name__)
 
@@ -86,6 +87,8 @@ class Consumer:
         self._watch: PartitionWatch | None = None
         self._committer = self._new_committer()
         self._interest_ms: int | None = None
+        self._turn_ms = 0
+        """The time of the last turn of the event loop that `poll` knows of."""
         self._unsubscribe: Callable[[], None] = lambda: None
 
     # --- life --------------------------------------------------------------------------------------------------------
@@ -226,10 +229,19 @@ class Consumer:
         """Returns records as soon as there are any; none after `max_wait_s`. The records of the last `poll` count as taken.
 
         Raises:
-            ConsumerError: a partition cannot be read on by itself: seek, pause or assign, and poll again.
+            ConsumerError: a partition cannot be read on by itself: seek, pause or assign, and poll again. The records of other
+                partitions come first in a poll after the error. A poll that has no records raises it again, after
+                REMIND_MS at most.
             PositionsUnusable: the last commit has failed. It is tried again after `auto_commit_interval_ms`.
         """
-        until_ms = self._clock.now_ms() + round(max_wait_s * 1_000)
+        now_ms = self._clock.now_ms()
+        until_ms = now_ms + round(max_wait_s * 1_000)
+        remind_ms = min(until_ms, now_ms + REMIND_MS)
+        if max_wait_s <= 0 or now_ms >= self._turn_ms + TURN_MS:
+            self._turn_ms = now_ms
+            await asyncio.sleep(
+                0
+            )  # fetches, commits and signals need turns of the loop, even if the program never waits
         limit = max_records or self.config.max_poll_records
         while True:
             self._check_runs()
@@ -238,9 +250,15 @@ class Consumer:
             records = self._core.poll(limit)
             if self._core.is_hungry:
                 self._wake.set()
-            if records or self._clock.now_ms() >= until_ms:
+            if records:
                 return records
-            await self._clock.wait(self._news, until_ms)
+            now_ms = self._clock.now_ms()
+            if now_ms >= remind_ms:
+                self._core.remind()
+                remind_ms = until_ms
+            if now_ms >= until_ms:
+                return []
+            await self._clock.wait(self._news, remind_ms)
 
     def __aiter__(self) -> Self:
         return self
@@ -321,7 +339,7 @@ class Consumer:
                 self._client.want({key.topic for key in self._core.assigned})
             for effect in self._core.step(now_ms):
                 self._carry_out(effect)
-            if self._core.error is not None:
+            if self._core.has_error:
                 self._news.set()
             until_ms = min(self._core.next_ms(), self._interest_ms, self._committer.step(now_ms))
             await self._clock.wait(self._wake, until_ms)
@@ -349,7 +367,7 @@ class Consumer:
     async def _send(self, effect: Fetch | AskOffsets | AskEpochs) -> None:
         try:
             with self._client.requests_to(effect.node.node_id):
-                answers = await self._call(effect)
+                answers = await asked(self._calls, effect, self.config.request_timeout_ms)
         except CallFailed as e:
             logger.debug("no answer: %s", e)
             self._core.failed(effect.number, e.failure, self._clock.now_ms())
@@ -365,20 +383,6 @@ class Consumer:
         """Wakes the task and the program."""
         self._wake.set()
         self._news.set()
-
-    def _call(self, effect: Fetch | AskOffsets | AskEpochs) -> Awaitable[Answers]:
-        """The core gives a request up before its deadline here."""
-        timeout_s = (self.config.request_timeout_ms + _DEADLINE_SLACK_MS) / 1_000
-        match effect:
-            case Fetch():
-                return self._fetch(effect, timeout_s + effect.request.max_wait_ms / 1_000)
-            case AskOffsets():
-                return self._calls.list_offsets(effect.node, effect.questions, timeout_s)
-            case AskEpochs():
-                return self._calls.epoch_ends(effect.node, effect.questions, timeout_s)
-
-    async def _fetch(self, effect: Fetch, timeout_s: float) -> tuple[Fetched, ...]:
-        return (await self._calls.fetch(effect.node, effect.request, timeout_s)).partitions
 
     def _follow(self, cluster: Cluster) -> None:
         self._core.follow(cluster)

@@ -82,6 +82,8 @@ class AssignedPartition(Asker):
         self.position: Position | None = None
         self.wanted: WantedOffset | None = None
         self.error: ConsumerError | None = None
+        self.is_told = False
+        """True if the program has heard of the error."""
         self.is_checked = False
         """True if the present leader has the record below the position."""
         self.is_paused = False
@@ -155,7 +157,7 @@ class AssignedPartition(Asker):
 
     def stop_with(self, error: ConsumerError) -> None:
         """Wait for a decision of the program."""
-        self.error = error
+        self.error, self.is_told = error, False
         self.version += 1
         self.asked = None
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from clients.consumer.assigned import AssignedPartition, Need
-from clients.consumer.errors import ConsumerError, CorruptRecords
+from clients.consumer.errors import CorruptRecords
 from clients.consumer.records import ConsumerRecord
 from clients.metadata.cluster import Cluster, TopicPartition
 from metadata_log.format.errors import LogFormatError
@@ -112,10 +112,15 @@ class Assignment:
         if place is not None:
             self.by_leader[place][part.key] = self.by_leader[place].pop(part.key)
 
-    @property
-    def error(self) -> ConsumerError | None:
-        """The error of the first partition that waits for the program. A paused partition may wait in silence."""
-        return next((part.error for part in self._failed.values() if not part.is_paused), None)
+    def failed(self, is_told: bool) -> AssignedPartition | None:
+        """Return the next partition that waits for the program. A paused partition may wait in silence."""
+        waiting = (part for part in self._failed.values() if not part.is_paused and part.is_told is is_told)
+        return next(waiting, None)
+
+    def put_error_behind(self, part: AssignedPartition) -> None:
+        """Note that the program has heard of the error. The next reminder is the turn of another partition."""
+        part.is_told = True
+        self._failed[part.key] = self._failed.pop(part.key)
 
     def take(self, limit: int) -> tuple[list[ConsumerRecord], dict[TopicPartition, AssignedPartition]]:
         """Take at most `limit` records, and return them with their partitions, whose positions have moved.

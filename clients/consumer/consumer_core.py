@@ -30,7 +30,7 @@ from clients.consumer.assignment import Assignment
 from clients.consumer.commits import Commits
 from clients.consumer.config import ConsumerConfig
 from clients.consumer.effects import Cancel, Effect, Stale
-from clients.consumer.errors import ConsumerError, CorruptRecords, NoPosition, PartitionMissing, named
+from clients.consumer.errors import CorruptRecords, NoPosition, PartitionMissing, named
 from clients.consumer.in_flight import InFlight
 from clients.consumer.offset_query import OffsetQuery
 from clients.consumer.outcomes import Outcomes
@@ -218,12 +218,15 @@ class ConsumerCore:
     def poll(self, limit: int) -> list[ConsumerRecord]:
         """Return at most `limit` records that have arrived. The program has done with those of the last `poll`.
 
+        An error that lasts must not keep the records of other partitions from the program, so it is raised once. `remind`
+        raises it again.
+
         Raises:
-            ConsumerError: a partition cannot be read on by itself. Each `poll` raises it, until a seek, a pause or an
-                assignment; CorruptRecords and PartitionMissing are raised once for each failed attempt.
+            ConsumerError: a partition cannot be read on by itself, and the program has not heard of this yet. CorruptRecords
+                and PartitionMissing are raised once for each failed attempt.
         """
         self.commits.take_all()
-        self._raise_error()
+        self._raise(self._assignment.failed(is_told=False))
         before = self._assignment.queued_bytes
         records, moved = self._assignment.take(limit)
         for key, part in moved.items():
@@ -232,23 +235,28 @@ class ConsumerCore:
         if self._assignment.queued_bytes < before:
             self.is_hungry = True
         if not records:
-            self._raise_error()
+            self._raise(self._assignment.failed(is_told=False))
         return records
 
-    def _raise_error(self) -> None:
-        error = self._assignment.error
-        if error is None:
+    def remind(self) -> None:
+        """Raise the error of a partition that still waits for a seek, a pause or an assignment: one after the other."""
+        self._raise(self._assignment.failed(is_told=True))
+
+    def _raise(self, part: AssignedPartition | None) -> None:
+        if part is None or part.error is None:
             return
+        error = part.error
         if isinstance(error, _PASSING):
-            part = self._part(error.partition)
             part.error = None
             self._assignment.touch(part)
-        raise error
+        else:
+            self._assignment.put_error_behind(part)
+        raise error.with_traceback(None)  # a traceback grows with each raise
 
     @property
-    def error(self) -> ConsumerError | None:
-        """The error that the next `poll` raises."""
-        return self._assignment.error
+    def has_error(self) -> bool:
+        """True if the next `poll` raises an error."""
+        return self._assignment.failed(is_told=False) is not None
 
     def __str__(self) -> str:
         """One line: each partition with its position and its need."""

@@ -54,6 +54,10 @@ class FakeClock:
         finally:
             del self._waits[over]
 
+    def work(self, ms: int) -> None:
+        """Lets `ms` pass while no task runs but the caller."""
+        self._now_ms += ms
+
     async def run(self, ms: int) -> None:
         """Lets `ms` pass, with a stop at every moment for which a task waits."""
         end_ms = self._now_ms + ms

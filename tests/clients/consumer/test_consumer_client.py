@@ -6,7 +6,15 @@ from itertools import pairwise
 
 import pytest
 
-from metaquorum import Consumer, ConsumerConfig, MetadataError, PartitionMissing, PositionsUnusable, TopicPartition
+from metaquorum import (
+    Consumer,
+    ConsumerConfig,
+    MetadataError,
+    NoPosition,
+    PartitionMissing,
+    PositionsUnusable,
+    TopicPartition,
+)
 from service_kit.process.endpoints import BadEndpoint
 from tests.clients.consumer.leaders import TOPIC, key
 from tests.clients.consumer.program import Program, settle
@@ -220,6 +228,83 @@ async def test_a_partition_that_does_not_exist_is_an_error_that_names_the_count(
             await polling
         program.append("a")
         assert await program.poll(consumer) == ["a"]
+
+
+async def test_an_error_of_one_partition_is_told_in_its_turn_and_holds_no_other_up() -> None:
+    """The program catches the error, and polls again. It gets the records of others, and hears again when there are none."""
+    program = Program(partitions=2)
+    program.append("a", partition=1)
+    async with program.consumer(auto_offset_reset="none") as consumer:
+        consumer.assign([key(0), key(1)])
+        consumer.seek(key(1), 0)
+        with pytest.raises(NoPosition):
+            await consumer.poll(60)
+        assert await program.poll(consumer, 60_000) == ["a"]
+        polling = asyncio.create_task(consumer.poll(60))
+        await program.clock.run(900)
+        assert not polling.done()
+        await program.clock.run(100)
+        with pytest.raises(NoPosition):
+            await polling
+        polling = asyncio.create_task(consumer.poll(60))
+        await program.clock.run(500)
+        program.append("b", partition=1)
+        await settle()
+        assert [record.value for record in await polling] == [b"b"]
+        with pytest.raises(NoPosition):
+            await consumer.poll(0)
+        consumer.seek(key(0), 0)
+        assert await program.poll(consumer, 3_000) == []
+
+
+async def test_several_errors_that_last_are_told_in_turn() -> None:
+    program = Program(partitions=2)
+    async with program.consumer(auto_offset_reset="none") as consumer:
+        consumer.assign([key(0), key(1)])
+        told = []
+        for _ in range(6):
+            with pytest.raises(NoPosition) as caught:
+                await consumer.poll(0)
+            told.append(caught.value.partition.partition)
+        assert told == [0, 1] * 3
+        consumer.pause(key(0), key(1))
+        assert await program.poll(consumer, 3_000) == []
+
+
+async def test_a_program_that_never_waits_still_gets_records() -> None:
+    program = Program()
+    program.append("a")
+    async with program.consumer() as consumer:
+        consumer.assign([key()])
+        found = []
+        for _ in range(1_000):
+            found += await consumer.poll(0)
+        assert [record.value for record in found] == [b"a"]
+
+
+async def test_a_program_that_reads_many_records_leaves_the_loop_its_turns() -> None:
+    program = Program()
+    program.append(*map(str, range(100)))
+    async with program.consumer() as consumer:
+        consumer.assign([key()])
+        await program.clock.run(1_000)
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        counting = asyncio.create_task(count())
+        number = 0
+        async for _ in consumer:
+            program.clock.work(1)
+            number += 1
+            if number == 100:
+                break
+        counting.cancel()
+        assert 5 <= turns <= 20
 
 
 async def test_a_topic_that_does_not_exist_is_an_error_after_the_wait() -> None:

@@ -141,14 +141,17 @@ def test_a_position_that_retention_has_deleted_is_reset_or_reported() -> None:
     assert strict.values() == ["d"]
 
 
-def test_an_error_is_raised_by_each_poll_until_the_program_decides() -> None:
+def test_an_error_is_told_once_and_in_each_reminder_until_the_program_decides() -> None:
     strict = read_before(1, 9, "a", auto_offset_reset="none")
     strict.run(1_000)
+    with pytest.raises(LogTruncated):
+        strict.core.poll(10)
+    assert strict.core.poll(10) == []
     for _ in range(2):
         with pytest.raises(LogTruncated):
-            strict.core.poll(10)
+            strict.core.remind()
     strict.core.pause(key(), True)
-    assert strict.core.poll(10) == []
+    strict.core.remind()
 
 
 # --- truncations (KIP-320) -------------------------------------------------------------------------------------------
