@@ -8,7 +8,7 @@
 
 A fetcher waits at most `HOLD_MS` for the work of its partitions. So a slow disk does not stop the partitions on other disks.
 
-A truncation below the high watermark waits until the file of high watermarks has the lower one; see `hosted_directory`.
+A truncation waits until the file of high watermarks has no higher one than the new end; see `hosted_directory`.
 """
 
 from collections import deque
@@ -191,14 +191,13 @@ class Following:
 
     def _must_wait(self, replica: HostedReplica, effect: FollowerEffect) -> bool:
         """True if the file of high watermarks must be written before a truncation."""
-        if not (isinstance(effect, TruncateLog | BeginAt) and effect.below_high_watermark):
+        if not isinstance(effect, TruncateLog | BeginAt):
             return False
-        assert replica.follower is not None
+        end = effect.end if isinstance(effect, TruncateLog) else effect.start.offset
         directory = self._hosting.directory_of(replica)
-        # The decision is kept as one that may be carried out after the write.
-        replica.work[0] = (
-            TruncateLog(effect.end, False) if isinstance(effect, TruncateLog) else BeginAt(effect.start, False)
-        )
+        if directory.may_be_in_file(replica.place) <= end:
+            return False
+        assert replica.follower is not None and replica.follower.high_watermark <= end
         directory.note_high_watermark(replica.place, replica.follower.high_watermark)
         directory.wait_for_write(replica)
         work = directory.write()

@@ -1,7 +1,7 @@
 """One log directory of this broker: logs, high watermarks, and the state of the disk.
 
 The high watermarks of all replicas are in one file, written every few seconds. One write is under way at a time. A truncation
-below a high watermark waits until a write with the lower one has ended:
+below the high watermark *in the file* waits until a write with the lower one has ended, however often it is decided again:
 
     1. The file says 90 for orders-0. An unclean election makes a leader whose log ends at 50.
     2. The follower truncates to 50, fetches up to 100, and its machine loses power.
@@ -38,6 +38,8 @@ class HostedDirectory:
         self.note = ""
         """The problem with the file of high watermarks; empty if there is none."""
         self._high_watermarks = self._read_high_watermarks()
+        self._in_file: Mapping[ReplicaPlace, Offset] = dict(self._high_watermarks)
+        self._being_written: Mapping[ReplicaPlace, Offset] = {}
         self._is_changed = False
         self._writing: list[HostedReplica] | None = None
         """While a write is under way: the waiting replicas."""
@@ -74,10 +76,19 @@ class HostedDirectory:
         """True if the file has all high watermarks, or cannot be written any more."""
         return self.failed is not None or not (self._is_changed or self._writing is not None)
 
+    def may_be_in_file(self, place: ReplicaPlace) -> Offset:
+        """The high watermark that the next process may find; 0 if it finds none."""
+        return max(self._in_file.get(place, 0), self._being_written.get(place, 0))
+
     def wait_for_write(self, replica: HostedReplica) -> None:
         """Make `replica` wait until the present high watermarks are in the file. Call `write` after this."""
         self._waiting.append(replica)
         self._is_changed = True
+
+    @property
+    def has_waiting(self) -> bool:
+        """True if a replica waits for the next write."""
+        return bool(self._waiting)
 
     def write(self) -> WriteHighWatermarks | None:
         """Return the work of writing the file; None if it is under way, or not needed."""
@@ -85,15 +96,21 @@ class HostedDirectory:
             return None
         self._writing, self._waiting = self._waiting, []
         self._is_changed = False
-        return WriteHighWatermarks(self.id, self.files, dict(self._high_watermarks))
+        self._being_written = dict(self._high_watermarks)
+        return WriteHighWatermarks(self.id, self.files, self._being_written)
 
     def wrote(self) -> list[HostedReplica]:
         """Note the end of a write; return the replicas that have waited."""
-        assert self._writing is not None
-        waited, self._writing = self._writing, None
-        return waited
+        self._in_file, self._being_written = self._being_written, {}
+        return self._ended()
 
     def write_failed(self, *, is_last: bool) -> None:
         """Note that a write has failed, perhaps because the disk is full. The next write repeats it, unless this is the last."""
-        self._waiting += self.wrote()
+        self._being_written = {}  # the old file is there
+        self._waiting += self._ended()
         self._is_changed = not is_last
+
+    def _ended(self) -> list[HostedReplica]:
+        assert self._writing is not None
+        waited, self._writing = self._writing, None
+        return waited

@@ -172,6 +172,8 @@ class ReplicaManager:
             case WriteHighWatermarks(directory_id):
                 directory = self._hosting.directories[directory_id]
                 self._following.continue_after_write(directory.wrote())
+                if directory.has_waiting and (again := directory.write()) is not None:
+                    self._hosting.emit(again)
             case FindTime():
                 assert not isinstance(result, PartitionLog)
                 self._times.found(work, result)

@@ -1,6 +1,6 @@
 """The fetchers of a broker: requests for many partitions, back-off, late answers, and the work on the logs."""
 
-from broker_agent.partitions.effects import Flush, SendFetch, WriteHighWatermarks
+from broker_agent.partitions.effects import Flush, OpenLog, SendFetch, WriteHighWatermarks
 from broker_agent.partitions.open_fetch import FetchSource
 from broker_agent.replica.fetch_sessions import SessionAnswer
 from broker_agent.replica.high_watermarks import read_high_watermarks
@@ -176,6 +176,42 @@ def test_an_unclean_leader_makes_a_follower_truncate_below_its_high_watermark() 
         follower.run()
     assert follower.values() == [20, 20]
     assert read_high_watermarks(follower.disks[follower.replica().directory_id])[place()] <= 2
+
+
+def test_a_truncation_that_is_decided_again_waits_for_the_file_too() -> None:
+    """The next leader epoch drops the first decision. The file of high watermarks still has the 5, and its write is under way."""
+    leader, follower = pair()
+    leader.append(5)
+    leader.run()
+    for _ in range(2):
+        replicate(leader, follower)
+    follower.pass_ms(5_000)
+    follower.run()
+    files = follower.disks[follower.replica().directory_id]
+    assert read_high_watermarks(files) == {place(): 5}
+
+    unclean = Broker(103)
+    for epoch in (9, 10):
+        unclean.lead(epoch, isr=(103,))
+        unclean.append(2)
+        unclean.run()
+        follower.assign(assigned(102, 103, epoch, isr=(103,)))
+        for _ in range(3):
+            follower.run(kinds=(OpenLog, Flush))
+            sent = [each for each in follower.fetches if each.source_id == 103]
+            follower.fetches = []
+            for each in sent:
+                follower.take(follower.manager.fetch_answered(each, answer_of(unclean, each), follower.now_ms, WALL_MS))
+            assert len(follower.values()) == 5, "nothing is dropped before the file is written"
+        assert [type(each) for each in follower.work] == [WriteHighWatermarks]
+    for _ in range(5):
+        follower.run()
+        sent = [each for each in follower.fetches if each.source_id == 103]
+        follower.fetches = []
+        for each in sent:
+            follower.take(follower.manager.fetch_answered(each, answer_of(unclean, each), follower.now_ms, WALL_MS))
+    assert len(follower.values()) == 4
+    assert read_high_watermarks(files)[place()] <= 4
 
 
 def test_a_follower_without_the_first_records_begins_at_the_leaders_log_start() -> None:
