@@ -14,7 +14,6 @@ The cache never goes back in time. After a store was dropped, clients see the ol
 """
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -45,6 +44,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.packed_check import check_packed
 from metadata_log.image.replay import AppliedSkipped, ReplayStopped
 from service_kit.process.endpoints import HostPort
+from service_kit.process.garbage import loading_for_good
 from service_kit.process.switches import frequent_switches
 
 CHECKED_AT_ONCE: Final = 2_000
@@ -117,7 +117,7 @@ class MetadataLoader:
 
     async def recover(self, incarnation: Uuid) -> None:
         """Reads the store, and notes this process (`incarnation`) in it before the broker can register."""
-        recovered = await self._in_store_for_long(self._store.recover)
+        recovered = await self._in_store_to_load(self._store.recover)
         if recovered.dropped is not None:
             self._tell_of_drop(recovered.dropped)
         await self._in_store(lambda: self._store.note_attempt(incarnation))
@@ -125,7 +125,6 @@ class MetadataLoader:
         self._log.info("store recovered", offset=recovered.position.offset, image=repr(recovered.image))
         self._learn(recovered.voters)
         self._publish(recovered.image, Changes.between(self._cache.current.image, recovered.image))
-        gc.freeze()  # the loaded image stays, so no garbage collection needs to walk it again
         others = tuple(each for each in recovered.previous_incarnations if each != incarnation)
         self._feed(StoreRecovered(recovered.position, others, recovered.clean_broker_epoch))
         self._spawn(self._check(recovered.image))
@@ -171,7 +170,7 @@ class MetadataLoader:
         try:
             async for piece in pieces:
                 await self._in_store(partial(self._write_part, end, piece))
-            step = await self._in_store_for_long(lambda: self._install_in_store(end))
+            step = await self._in_store_to_load(lambda: self._install_in_store(end))
         except (SnapshotUnavailable, LogFormatError) as e:
             self._tell_of_room()
             self._feed(SnapshotFailed(str(e)))
@@ -179,7 +178,6 @@ class MetadataLoader:
         self.snapshots_loaded += 1
         self._log.info("snapshot loaded", snapshot=str(end), image=repr(step.image))
         self._settle(step)
-        gc.freeze()
         self._spawn(self._check(step.image))
 
     def _write_part(self, end: OffsetAndEpoch, piece: SnapshotPiece) -> None:
@@ -316,9 +314,9 @@ class MetadataLoader:
         """Runs `work` on the store's thread, after all earlier work."""
         return await asyncio.get_running_loop().run_in_executor(self._store_thread, work)
 
-    async def _in_store_for_long(self, work: Callable[[], T]) -> T:
-        """Runs work of seconds, such as loading a snapshot, on the store's thread."""
-        with frequent_switches():
+    async def _in_store_to_load(self, work: Callable[[], T]) -> T:
+        """Runs work of seconds that loads an image on the store's thread."""
+        with frequent_switches(), loading_for_good():
             return await self._in_store(work)
 
     # --- the end -----------------------------------------------------------------------------------------------------
