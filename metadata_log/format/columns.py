@@ -146,6 +146,18 @@ def are_below(data: bytes, count: int, bound: int) -> bool:
     return min(numbers, default=0) >= 0 and max(numbers, default=-1) < bound
 
 
+def may_have(data: bytes, number: int) -> bool:
+    """Return False if the number is not in a column that `check_numbers` has accepted. The search compares bytes, so True may be
+    wrong: two halves of larger numbers look like the number.
+    """
+    if not data:
+        return number == 0
+    size = data[0]
+    if not -1 << 8 * size - 1 <= number < 1 << 8 * size - 1:
+        return False  # too large for the numbers of this column
+    return data.find(number.to_bytes(size, "big", signed=True), 1) >= 0
+
+
 def lists_between(
     column: ListColumn, start: int, stop: int, shared: Callable[[Sequence[int]], Iterable[int]] = iter
 ) -> Iterable[tuple[int, ...]]:

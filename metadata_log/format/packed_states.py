@@ -22,9 +22,9 @@ from metadata_log.format.columns import (
     check_numbers,
     list_at,
     lists_between,
+    may_have,
     number_at,
     numbers_between,
-    unpack_numbers,
 )
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import NodeId, Uuid
@@ -136,17 +136,12 @@ class PackedStates(Sequence[PartitionState]):
 
     # --- without making states ---
 
-    def replica_ids(self) -> Sequence[NodeId]:
-        """Return the replicas of all partitions, one list after the other."""
-        column = self._record.lists[0]
-        return numbers_between(column.numbers, 0, sum(unpack_numbers(column.sizes, len(self))))
-
     def places_on(self, broker_id: NodeId, start: int, stop: int) -> Iterator[int]:
         """Return the places between `start` and `stop` (exclusive) with a replica on the broker, counted from `start`."""
         column = self._record.lists[0]
         sizes = column.sizes
-        if not any(sizes[1:]):
-            return iter(())  # no replica at all
+        if not any(sizes[1:]) or not may_have(column.numbers, broker_id):
+            return iter(())
         if len(sizes) != 1 + sizes[0]:
             replicas = enumerate(lists_between(column, start, stop))
             return (place for place, each in replicas if broker_id in each)

@@ -2,11 +2,12 @@
 
     chunks         ((state 0 .. state 63), (state 64 .. state 127), ...)      a change copies one chunk and this tuple;
                    after a load on a broker the states of a chunk may be packed (`packed_chunk`)
-    broker_ids     the brokers that hold replicas, ascending, in an array; and beside it how many each holds
+    index          an array: the brokers that hold replicas, ascending, and then how many each of them holds. A topic whose
+                   states were loaded packed has none: its replicas are searched
     reassigning    the partitions in reassignment, ascending: nearly always none
     digest         the share of topic and partitions in the image's digest, so that deleting a topic is one subtraction
 
-The arrays `broker_ids` of all topics are the index from broker to topics. Example: to find the topics on broker 7, the
+The arrays of all topics are the index from broker to topics. Example: to find the topics on broker 7, the
 image does a binary search for 7 in the array of each topic. The index costs 8 bytes for each pair of topic and broker;
 a dict from broker to topics would cost over 100 bytes a partition in a cluster of 1,000 brokers.
 """
@@ -14,7 +15,7 @@ a dict from broker to topics would cost over 100 bytes a partition in a cluster 
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from operator import itemgetter
 from typing import Final, TypeAlias, cast
@@ -42,14 +43,24 @@ large topic would cost more."""
 Chunk: TypeAlias = tuple[PartitionState, ...] | PackedChunk
 
 
+def _counted(replicas: Iterable[NodeIds]) -> dict[NodeId, int]:
+    """Return how many of the replicas each broker holds."""
+    return Counter(chain.from_iterable(replicas))
+
+
+def _index_of(counts: Mapping[NodeId, int]) -> "array[int]":
+    """Return the index. A broker whose last replica has moved away may have the count 0."""
+    ids = sorted(counts if all(counts.values()) else [broker_id for broker_id, count in counts.items() if count])
+    return array("i", [*ids, *map(counts.__getitem__, ids)])
+
+
 class TopicImage:
     """One topic, immutable. Made by `TopicEditor`."""
 
     __slots__ = (
-        "broker_counts",
-        "broker_ids",
         "chunks",
         "digest",
+        "index",
         "name",
         "partition_count",
         "reassigning",
@@ -62,8 +73,7 @@ class TopicImage:
         topic_id: Uuid,
         partition_count: int,
         chunks: tuple[Chunk, ...],
-        broker_ids: "array[int]",
-        broker_counts: "array[int]",
+        index: "array[int] | None",
         digest: int,
         reassigning: tuple[int, ...],
     ) -> None:
@@ -71,8 +81,7 @@ class TopicImage:
         self.topic_id = topic_id
         self.partition_count = partition_count
         self.chunks = chunks
-        self.broker_ids = broker_ids
-        self.broker_counts = broker_counts
+        self.index = index
         self.digest = digest
         self.reassigning = reassigning
 
@@ -102,15 +111,26 @@ class TopicImage:
         """Return the partitions in runs, as a snapshot has them."""
         return runs_of(self.topic_id, self.states())
 
+    def replica_counts(self) -> dict[NodeId, int]:
+        """Return the brokers that hold replicas, ascending, each with the number of its replicas."""
+        index = self.index
+        if index is None:
+            index = _index_of(_counted(map(itemgetter(REPLICAS), self.states())))
+        half = len(index) // 2
+        return dict(zip(index[:half], index[half:], strict=True))
+
     def has_replica_on(self, broker_id: NodeId) -> bool:
         """Return True if any partition names the broker as a replica."""
-        ids = self.broker_ids
-        index = bisect_left(ids, broker_id)
-        return index < len(ids) and ids[index] == broker_id
+        index = self.index
+        if index is None:
+            return next(self.partitions_on(broker_id), None) is not None
+        half = len(index) // 2
+        place = bisect_left(index, broker_id, 0, half)
+        return place < half and index[place] == broker_id
 
     def partitions_on(self, broker_id: NodeId) -> Iterator[int]:
         """Return the numbers of the partitions that name the broker as a replica, ascending."""
-        if not self.has_replica_on(broker_id):
+        if self.index is not None and not self.has_replica_on(broker_id):
             return
         for first, chunk in zip(range(0, self.partition_count, CHUNK_PARTITIONS), self.chunks, strict=True):
             if isinstance(chunk, PackedChunk):
@@ -169,6 +189,7 @@ class TopicEditor:
         "_appended",
         "_chunks",
         "_hashed",
+        "_is_counted",
         "_old_states",
         "_owned",
         "_reassigning",
@@ -199,8 +220,10 @@ class TopicEditor:
         self._reassigning = set(() if base is None else base.reassigning)
         self._replica_moves: dict[NodeId, int] = {}
         self._appended: dict[NodeIds, int] = {}
-        """Replica lists of new partitions, each with its number of partitions. `_brokers` counts them per broker,
+        """Replica lists of new partitions, each with its number of partitions. `_index` counts them per broker,
         once."""
+        self._is_counted = base is None or base.index is not None
+        """False if the states of some partitions were loaded packed: then the topic has no index."""
 
     def state(self, partition: int) -> PartitionState | None:
         """Return the partition's state after the changes so far."""
@@ -262,14 +285,11 @@ class TopicEditor:
             moving = [at for at, state in enumerate(states, run.first) if state[REMOVING] or state[ADDING]]
             self._reassigning.update(moving)
         self.digest += run.hashes
-        all_replicas = (
-            chain.from_iterable(map(itemgetter(REPLICAS), states)) if packed is None else packed.replica_ids()
-        )
-        counts: dict[NodeId, int] = Counter(all_replicas)
-        if self._replica_moves:
-            for broker_id, count in self._replica_moves.items():
-                counts[broker_id] = counts.get(broker_id, 0) + count
-        self._replica_moves = counts
+        if packed is not None:
+            self._is_counted = False
+            return
+        for broker_id, count in _counted(map(itemgetter(REPLICAS), states)).items():
+            self._replica_moves[broker_id] = self._replica_moves.get(broker_id, 0) + count
 
     def _hash_appended(self) -> None:
         first, self._hashed = self._hashed, self.partition_count
@@ -306,22 +326,22 @@ class TopicEditor:
             changed.update(range(0 if self.base is None else self.base.partition_count, self.partition_count))
         return changed
 
-    def _brokers(self) -> tuple["array[int]", "array[int]"]:
-        """Return the index after the changes; the base's own arrays if no replica moved."""
+    def _index(self) -> "array[int] | None":
+        """Return the index after the changes; the base's own array if no replica moved."""
+        base, moves = self.base, self._replica_moves
+        if not self._is_counted:
+            return None
         for replicas, count in self._appended.items():
             self._count_replicas(replicas, count)
         self._appended.clear()
-        moves = self._replica_moves
-        if self.base is None:
-            counts = moves
-        elif not moves:
-            return self.base.broker_ids, self.base.broker_counts
-        else:
-            counts = dict(zip(self.base.broker_ids, self.base.broker_counts, strict=True))
-            for broker_id, step in moves.items():
-                counts[broker_id] = counts.get(broker_id, 0) + step
-        ids = sorted(counts if all(counts.values()) else [broker_id for broker_id, count in counts.items() if count])
-        return array("i", ids), array("i", map(counts.__getitem__, ids))
+        if base is None:
+            return _index_of(moves)
+        if not moves:
+            return base.index
+        counts = base.replica_counts()
+        for broker_id, step in moves.items():
+            counts[broker_id] = counts.get(broker_id, 0) + step
+        return _index_of(counts)
 
     def finish(self) -> TopicImage:
         """Return the topic after the changes. The editor is not usable afterwards."""
@@ -338,14 +358,12 @@ class TopicEditor:
             chunk = self._chunks[index]
             self._chunks[index] = chunk.finish() if isinstance(chunk, ChunkEdit) else tuple(chunk)
         chunks = cast(tuple[Chunk, ...], tuple(self._chunks))
-        broker_ids, broker_counts = self._brokers()
         return TopicImage(
             self.name,
             topic_id,
             self.partition_count,
             chunks,
-            broker_ids,
-            broker_counts,
+            self._index(),
             digest % MODULUS,
             tuple(sorted(self._reassigning)),
         )
@@ -367,5 +385,5 @@ def check_topic(topic: TopicImage) -> None:
         for broker_id in state[REPLICAS]:
             counts[broker_id] = counts.get(broker_id, 0) + 1
         digest += record_hash(partition_of(topic.topic_id, number, state))
-    assert sorted(counts.items()) == list(zip(topic.broker_ids, topic.broker_counts, strict=True)), topic
+    assert sorted(counts.items()) == [*topic.replica_counts().items()], topic
     assert (digest - topic.digest) % MODULUS == 0, topic

@@ -219,7 +219,7 @@ def broker_counts(image: MetadataImage) -> BrokerCounts:
             for state in chunk:
                 if state[DIRECTORIES]:
                     placed.update(zip(state[REPLICAS], state[DIRECTORIES], strict=True))
-        for broker_id, count in zip(topic.broker_ids, topic.broker_counts, strict=True):
+        for broker_id, count in topic.replica_counts().items():
             replicas[broker_id] += count
     in_directories: dict[NodeId, Counter[Uuid]] = {}
     for (broker_id, directory), count in placed.items():

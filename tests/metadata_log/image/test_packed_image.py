@@ -76,6 +76,8 @@ def assert_same(one: MetadataImage, other: MetadataImage) -> None:
         assert found is not None and found.reassigning == topic.reassigning
         for broker_id in range(8):
             assert [*found.partitions_on(broker_id)] == [*topic.partitions_on(broker_id)]
+            assert found.has_replica_on(broker_id) == topic.has_replica_on(broker_id)
+        assert [*found.replica_counts().items()] == [*topic.replica_counts().items()]
 
 
 @pytest.mark.parametrize("seed", range(15))
