@@ -11,7 +11,8 @@ two visits; it would visit a `NamedTuple` for ever.
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Final, TypeAlias, TypeVar, cast
+from operator import contains
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from metadata_log.format.ids import EPOCH_MAX, NO_LEADER, NODE_ID_MAX, ZERO_UUID, NodeId, Uuid
 from metadata_log.format.records import RECOVERED, RECOVERING, Partition, PartitionChange
@@ -154,6 +155,32 @@ def state_of(record: Partition) -> PartitionState:
     if known is not None:
         return known
     return _interned(_sound, sound_state(fields))
+
+
+def surely_sound_states(records: Sequence[Partition]) -> list[PartitionState] | None:
+    """Return the interned states of the records, if their columns show that each partition can be in its state: the usual case of
+    new partitions. Otherwise return None: `state_of` judges them one by one.
+    """
+    columns: Any = zip(*records, strict=True)
+    _, _, replicas, isr, removing, adding, leaders, recovery, leader_epochs, partition_epochs, *rest = columns
+    directories, elr, last_elr = rest
+    sizes = [*map(len, directories)]
+    is_plain = (
+        isr == replicas
+        and not any(map(any, (removing, adding, elr, last_elr, recovery)))
+        and 0 <= min(leader_epochs) <= max(leader_epochs) <= EPOCH_MAX
+        and 0 <= min(partition_epochs) <= max(partition_epochs) <= EPOCH_MAX
+        and all(map(contains, replicas, leaders))
+        and (not any(sizes) or sizes == [*map(len, replicas)])
+        and are_sound_replicas(replicas)
+    )
+    if not is_plain:
+        return None
+    shared = [*map(_intern_ids, replicas)]
+    known = map(intern_directories, directories)
+    columns = (shared, shared, removing, adding, shared_ids(leaders), recovery, leader_epochs, partition_epochs, known)
+    states = [*zip(*columns, elr, last_elr, strict=True)]
+    return [*map(_with_room(_sound).setdefault, states, states)]
 
 
 def sound_state(fields: PartitionState) -> PartitionState:

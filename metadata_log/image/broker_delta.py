@@ -98,7 +98,7 @@ class BrokerDelta(TopicDelta):
         if record.broker_id in self._broker_modes:
             raise Misfit(f"broker {record.broker_id} has a mode that an operator has set")
         self._drop(self._brokers, record.broker_id, "broker")
-        self._all_registered.clear()
+        self._registered.clear()
         self.changed.brokers.add(record.broker_id)
 
     def _broker_mode(self, record: BrokerMode, offset: Offset) -> None:

@@ -22,9 +22,10 @@ a broker that was unregistered since. A *folding* delta has the records of one e
 references to others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset, Uuid, uuid_text
@@ -121,6 +122,20 @@ class MetadataDelta(BrokerDelta):
             row.apply(self, record, offset)
         except Misfit as e:
             raise InvalidRecord(offset, str(e)) from None
+
+    def replay_all(self, records: Sequence[MetadataRecord], offset: Offset) -> None:
+        """Apply the records from `offset` on, as `replay` does one by one. New partitions of one topic are applied together.
+
+        Raises:
+            InvalidRecord: a record does not fit; drop the delta.
+        """
+        for topic_id, group in groupby(records, _topic_of_new):
+            some = [*group]
+            together = topic_id is not None and len(some) > 1 and self.level == METADATA_VERSION_MAX
+            if not (together and self._new_partitions(cast(list[Partition], some))):
+                for place, record in enumerate(some, offset):
+                    self.replay(record, place)
+            offset += len(some)
 
     def extend(self, run: PartitionRun, place: int) -> None:
         """Apply the records of partitions in a snapshot. `place` is the number of the first of these records.
@@ -256,6 +271,11 @@ class MetadataDelta(BrokerDelta):
         del config[record.key]
         if not config:
             del self._configs[resource]
+
+
+def _topic_of_new(record: MetadataRecord) -> Uuid | None:
+    """Return the topic of a new partition; None for every other record."""
+    return record.topic_id if type(record) is Partition else None
 
 
 # --- the table -----------------------------------------------------------------------------------------------------

@@ -238,12 +238,10 @@ class Replay:
         if self.open is not None:
             self.open = self._delta = None
 
-    def _replay(self, base_offset: Offset, records: Iterable[MetadataRecord]) -> None:
+    def _replay(self, base_offset: Offset, records: Sequence[MetadataRecord]) -> None:
         if self._delta is None:
             self._delta = MetadataDelta(self.image if self.open is None else self.open.image)
-        replay = self._delta.replay
-        for offset, record in enumerate(records, base_offset):
-            replay(record, offset)
+        self._delta.replay_all(records, base_offset)
 
     def _take_plain(self, base_offset: Offset, records: list[MetadataRecord]) -> None:
         try:

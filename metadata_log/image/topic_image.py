@@ -15,7 +15,7 @@ a dict from broker to topics would cost over 100 bytes a partition in a cluster 
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from operator import itemgetter
 from typing import Final, TypeAlias, cast
@@ -268,8 +268,26 @@ class TopicEditor:
         replicas = state[REPLICAS]
         self._appended[replicas] = self._appended.get(replicas, 0) + 1
 
+    def append_all(self, states: Sequence[PartitionState]) -> None:
+        """Add the next partitions, as `append` does one by one."""
+        room = -self.partition_count % CHUNK_PARTITIONS
+        if room:
+            self._own_last().extend(states[:room])
+            self.partition_count += len(states[:room])
+        for start in range(room, len(states), CHUNK_PARTITIONS):
+            self._hash_appended()
+            chunk = [*states[start : start + CHUNK_PARTITIONS]]
+            self._owned.append(len(self._chunks))
+            self._chunks.append(chunk)
+            self.partition_count += len(chunk)
+        self._count_new(states)
+
+    def _count_new(self, states: Iterable[PartitionState]) -> None:
+        for broker_id, count in _counted(map(itemgetter(REPLICAS), states)).items():
+            self._replica_moves[broker_id] = self._replica_moves.get(broker_id, 0) + count
+
     def extend(self, run: PartitionRun) -> None:
-        """Add the next partitions."""
+        """Add the next partitions, with their hashes."""
         self._hash_appended()
         states = run.states
         room = -self.partition_count % CHUNK_PARTITIONS
@@ -285,11 +303,10 @@ class TopicEditor:
             moving = [at for at, state in enumerate(states, run.first) if state[REMOVING] or state[ADDING]]
             self._reassigning.update(moving)
         self.digest += run.hashes
-        if packed is not None:
+        if packed is None:
+            self._count_new(states)
+        else:
             self._is_counted = False
-            return
-        for broker_id, count in _counted(map(itemgetter(REPLICAS), states)).items():
-            self._replica_moves[broker_id] = self._replica_moves.get(broker_id, 0) + count
 
     def _hash_appended(self) -> None:
         first, self._hashed = self._hashed, self.partition_count
