@@ -10,11 +10,15 @@
 Three controllers and the broker are processes of their own; all other brokers are sessions of this process. Example: 1,000,000
 partitions with three replicas on 100 brokers. The controllers make a snapshot after the first 950,000, and the broker has written
 it too. So the broker loads 950,000 partitions from its snapshot, and replays 50,000 from its log. The death of its last process
-has changed 30,000 partitions, and it fetches these changes before it is online.
+has changed 30,000 partitions, and it fetches these changes before it is online. (The later deaths change few: the broker is in no
+ISR any more, and its log has 80,000 records behind the snapshot.)
+
+The daemons find their modules compiled, as those of an installed release do. The first start has compiled them.
 """
 
 import argparse
 import asyncio
+import os
 import statistics
 import sys
 import tempfile
@@ -165,6 +169,12 @@ class Restarts:
         await self._channel.close()
 
 
+def _keep_bytecode(path: Path) -> None:
+    """Lets the daemons keep their compiled modules in `path`, whatever the caller's environment says."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(path)
+
+
 def _resident_mb(pid: int) -> float:
     status = Path(f"/proc/{pid}/status").read_text()
     return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
@@ -196,6 +206,7 @@ async def measure(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="metaquorum-restart-") as directory:
         console.print(f"registering {arguments.brokers} brokers")
         path = Path(directory) / "ours"
+        _keep_bytecode(Path(directory) / "bytecode")
         async with OurCluster(path, arguments.brokers - 1, daemons=1) as cluster:
             run = Restarts(cluster, arguments.partitions, arguments.per_topic)
             try:

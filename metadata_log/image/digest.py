@@ -11,7 +11,7 @@ ordinary hash chain, is the proof.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
 from metadata_log.format.codec import encode_valid
@@ -36,7 +36,7 @@ def partition_hash(topic_id: Uuid, partition: int, state: tuple[Any, ...]) -> in
     return _from_bytes(_sha256(encode_changed_partition(topic_id, partition, state)).digest(), "big")
 
 
-def partitions_hash(topic_id: Uuid, first: int, states: Iterable[tuple[Any, ...]]) -> int:
+def partitions_hash(topic_id: Uuid, first: int, states: Sequence[tuple[Any, ...]]) -> int:
     """Return the sum of `partition_hash` over `states`, numbered from `first` on."""
     return sum([_from_bytes(_sha256(data).digest(), "big") for data in encode_partitions(topic_id, first, states)])
 
