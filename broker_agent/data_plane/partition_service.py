@@ -9,6 +9,9 @@ The service translates, and checks two things itself:
     3. The process goes on, and the fetch's time is up. Without a check, the answer would say that there is nothing new.
     4. The service asks for the lease, which is over: BROKER_NOT_AVAILABLE. The consumer asks another broker.
 
+A broker that stops loses its lease when the controllers let it go, a moment before its process ends. To the producers of partitions
+that it has handed over it answers NOT_LEADER_OR_FOLLOWER until then, with the next leader (KIP-951): they follow in one round trip.
+
 A follower's fetch needs no lease: leader epochs and broker epochs decide if it counts.
 
 *The follower.* Over TLS only the broker itself may fetch as a follower, because a fetch acknowledges records.
@@ -42,8 +45,10 @@ from broker_agent.data_plane.fetch_messages import (
 from broker_agent.data_plane.offset_messages import epoch_questions, offset_questions
 from broker_agent.data_plane.producer_ids import ProducerIds
 from broker_agent.session.isr_proposals import Place
+from broker_agent.session.lifecycle import BrokerState
 from broker_agent.wire import ServingBroker, describe
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NO_LEADER
 from metadata_log.format.partition_state import LEADER, LEADER_EPOCH
 from service_kit.process.switches import frequent_switches
 from service_kit.rpc.doors import Doors, NotAuthorized
@@ -92,10 +97,31 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
             raise Refusal("THROTTLING_QUOTA_EXCEEDED", text)
         acks, timeout_ms = terms_of(request)
         writes = await self._checked(request)
-        self._check_lease()
-        outcomes = await self._data_plane.append(writes, acks, timeout_ms)
-        self._check_lease(grpc.StatusCode.ABORTED, "The records may have been appended: send them again")
+        outcomes = self._led_elsewhere(writes, "nothing was appended")
+        if outcomes is None:
+            self._check_lease()
+            outcomes = await self._data_plane.append(writes, acks, timeout_ms)
+            moved = self._led_elsewhere(writes, "the records may have been appended")
+            if moved is None:
+                self._check_lease(grpc.StatusCode.ABORTED, "The records may have been appended: send them again")
+            outcomes = moved or outcomes
         return append_response([self._told(each) for each in outcomes], self._leader_of)
+
+    def _led_elsewhere(self, writes: list[WriteOrRefused], what: str) -> list[Outcome] | None:
+        """The outcomes if this broker stops, and has handed over all these partitions; None if not.
+
+        "Not leader" is no answer as a leader, so that it needs no lease.
+        """
+        broker, image = self._broker, self._image
+        if broker.may_serve() or broker.state not in (BrokerState.STOPPING, BrokerState.OFFLINE):
+            return None
+        for each in writes:
+            topic = image.topic_by_id(each.place[0])
+            state = None if topic is None else topic.state(each.place[1])
+            if state is None or state[LEADER] in (NO_LEADER, broker.broker_id):
+                return None
+        text = f"this broker stops, and another one leads; {what}. Send the batch to that leader"
+        return [Outcome(each.place, ErrorCode.NOT_LEADER_OR_FOLLOWER, text=text) for each in writes]
 
     async def _checked(self, request: partition_pb2.AppendRequest) -> list[WriteOrRefused]:
         if record_count(request) <= RECORDS_MAX:

@@ -13,6 +13,7 @@ from quorum_rpc.v1 import partition_pb2
 from broker_agent.data_plane.fetch_messages import ANY_EPOCH
 from broker_agent.data_plane.offset_messages import OffsetQuestion
 from broker_agent.data_plane.partition_service import SERVICE
+from broker_agent.session.lifecycle import BrokerState
 from metadata_log.format.batch import decode_all
 from metadata_log.format.data_batch import decode_data
 from metadata_log.format.errors import ErrorCode
@@ -222,6 +223,50 @@ async def test_a_write_that_waits_hears_that_another_leads(tmp_path: Path) -> No
         (result,) = (await writing).results
     assert result.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert result.current_leader.leader_id == OTHER
+
+
+async def test_a_broker_that_has_handed_over_names_the_next_leader_until_its_process_ends(tmp_path: Path) -> None:
+    """The controllers let the broker go, before its data plane has heard of the move: a write that waits, and a write that comes.
+    A refusal without the next leader would cost the producer a pause and a question for metadata."""
+    async with hosted(tmp_path) as broker:
+        await broker.write(*orders(1))
+        await broker.leads(0)
+        writing = asyncio.ensure_future(broker.stub.Append(append_of(0)))
+        await until(lambda: broker.data_plane.appends_waiting == 1)
+        broker.assignments_may_come.clear()
+        offset = broker.image.offset
+        moving = asyncio.ensure_future(broker.write(PartitionChange(ORDERS, 0, leader=OTHER)))
+        await until(lambda: broker.image.offset > offset)
+        broker.has_lease, broker.state = False, BrokerState.OFFLINE
+        coming = await broker.stub.Append(append_of(0))
+        broker.assignments_may_come.set()
+        await moving
+
+        for answer in (coming, await writing):
+            (result,) = answer.results
+            assert result.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert (result.current_leader.leader_id, result.current_leader.leader_epoch) == (OTHER, 1)
+    assert "nothing was appended" in coming.results[0].error.message
+    assert "may have been appended" in writing.result().results[0].error.message
+
+
+@pytest.mark.parametrize("state", [BrokerState.ONLINE, BrokerState.FENCED])
+async def test_a_broker_that_lost_its_lease_sends_nobody_by_its_old_metadata(
+    tmp_path: Path, state: BrokerState
+) -> None:
+    """Only a broker that stops has metadata about its successors. Any other one may be cut off for long."""
+    async with hosted(tmp_path) as broker:
+        await broker.write(*orders(1, leader=OTHER))
+        broker.has_lease, broker.state = False, state
+        assert (await refusal(broker.stub.Append(append_of(0)))).reason == "BROKER_NOT_AVAILABLE"
+
+
+async def test_a_broker_that_stops_without_a_successor_says_nothing_of_leaders(tmp_path: Path) -> None:
+    """It leads orders-0 still, because its deadline has passed: all batches of the request are refused."""
+    async with hosted(tmp_path) as broker:
+        await broker.write(*orders(2), PartitionChange(ORDERS, 1, leader=OTHER))
+        broker.has_lease, broker.state = False, BrokerState.OFFLINE
+        assert (await refusal(broker.stub.Append(append_of(0, 1)))).reason == "BROKER_NOT_AVAILABLE"
 
 
 async def test_a_broker_follows_from_its_start(tmp_path: Path) -> None:
