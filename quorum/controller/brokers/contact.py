@@ -8,7 +8,7 @@
 Two things hold a stopping broker. For example broker 7 asks to shut down.
     1  Broker 7 leads orders-0, and broker 8 could lead it: broker 7 is held until broker 8 leads orders-0.
     2  Broker 9 has not applied that record: broker 7 is held until broker 9 has. Until then a client of broker 9 with
-       old metadata still finds broker 7, which answers "not leader".
+       old metadata still finds broker 7, which answers "not leader". Broker 7 has to apply the record, too, for this answer.
 """
 
 from enum import Enum
@@ -66,7 +66,7 @@ class Rule(NamedTuple):
     """The broker has applied its own registration. (Not the high watermark, which keeps moving: KAFKA-13959.)"""
     is_held: bool | None
     """ONLINE: the broker leads a partition. STOPPING: the broker leads a partition that another broker could lead, or an active
-    broker has not applied the moves."""
+    broker or the stopping one has not applied the moves."""
     next: Next
 
 

@@ -6,7 +6,8 @@
     3  Broker 7 is the last active member of the ISR of orders-0. Another replica of orders-0 is active and may still enter the
        ISR. So orders-0 *holds* broker 7: the broker keeps this leadership and has to wait. (The broker itself stops waiting after
        `controlled.shutdown.deadline.ms`.)
-    4  Every active broker applies the records of step 2. Until then broker 7 answers "not leader" to clients with old metadata.
+    4  Every active broker applies the records of step 2, and so does broker 7. Until then broker 7 answers "not leader" to clients
+       with old metadata, and names the next leader.
     5  The controller fences broker 7, and its process may end.
 
 For a broker that leads no partition the controller continues with step 5 at once. The progress is soft state: after a failover
@@ -139,14 +140,17 @@ class Shutdowns:
         return changes + shutdown.walk.step(image, move, self._config, now_ms), leads
 
     def _is_seen(self, image: MetadataImage, broker_id: NodeId, shutdown: _Shutdown) -> bool:
-        """True if every active broker has applied the records that moved the last leaderships."""
+        """True if every active broker has applied the records that moved the last leaderships, and the stopping broker itself.
+
+        A broker that has not applied the moves serves as leader of an old epoch: its writes wait for followers that have left.
+        """
         if shutdown.done_offset is None:
             return False
-        lowest = self._sessions.lowest_offset(self._views.of(image).active - {broker_id}, image)
+        lowest = self._sessions.lowest_offset(self._views.of(image).active | {broker_id}, image)
         return lowest is None or lowest >= shutdown.done_offset
 
     def first_let_go(self, image: MetadataImage) -> NodeId | None:
-        """A stopping broker that may go now, because all active brokers have applied its moves; None if no broker may go."""
+        """A stopping broker that may go now, because it and all active brokers have applied its moves; None if none may go."""
         for broker_id, shutdown in self._by_broker.items():
             if self._is_seen(image, broker_id, shutdown):
                 return broker_id

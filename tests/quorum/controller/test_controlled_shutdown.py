@@ -48,6 +48,21 @@ def test_leaders_move_then_the_others_see_it_then_it_may_go() -> None:
     cluster.check_laws()
 
 
+def test_a_broker_that_has_not_applied_its_own_moves_may_not_go() -> None:
+    """The others know the next leaders. The stopping broker still holds writes of producers, and could not say who leads now."""
+    cluster = Cluster(3)
+    cluster.assign("t", (0, 1), (0, 2), (1, 0))
+    stopping(cluster, 0)
+    moved_at = cluster.image.offset
+    for other in (1, 2):
+        cluster.contact(other, offset=moved_at)
+    cluster.contact(0, wants_shut_down=True, offset=moved_at - 1)
+    assert not cluster.controller.standing(cluster.image, 0).should_shut_down
+
+    cluster.contact(0, wants_shut_down=True, offset=moved_at)
+    assert cluster.controller.standing(cluster.image, 0).should_shut_down
+
+
 def test_the_farewell_is_told_only_once_it_is_in_the_image() -> None:
     """`standing` of the committed image says nothing of a fence that is only proposed."""
     cluster = Cluster(1)
@@ -110,6 +125,7 @@ def test_a_leader_that_cannot_move_holds_the_broker() -> None:
     assert reply.results[0].isr == (0, 1)
     stopping(cluster, 0)
     assert cluster.leaders("t") == [1]
+    stopping(cluster, 0)
     cluster.contact(1)
     assert cluster.controller.standing(cluster.image, 0).should_shut_down
 
@@ -129,6 +145,7 @@ def test_many_held_leaders_move_in_slices() -> None:
     while 0 in cluster.leaders("t"):
         moved.append(len(stopping(cluster, 0)))
     assert moved == [10] * 5
+    stopping(cluster, 0)
     cluster.contact(1)
     assert cluster.controller.standing(cluster.image, 0).should_shut_down
 
@@ -139,6 +156,7 @@ def test_nobody_waits_for_what_cannot_come() -> None:
     cluster.assign("alone", (0,))
     stopping(cluster, 0)
     assert cluster.leaders("alone") == [0]
+    stopping(cluster, 0)
     cluster.contact(1)
 
     assert cluster.controller.standing(cluster.image, 0).should_shut_down
@@ -161,6 +179,7 @@ def test_a_new_controller_takes_a_shutdown_over() -> None:
     cluster.controller.activate(cluster.image, cluster.now_ms)
     stopping(cluster, 0)
     assert all(0 not in cluster.leaders(name) for name in "abcdef")
+    stopping(cluster, 0)
     cluster.contact(1)
     assert not cluster.controller.standing(cluster.image, 0).should_shut_down
     cluster.contact(2)
