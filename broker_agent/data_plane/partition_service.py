@@ -9,8 +9,9 @@ The service translates, and checks two things itself:
     3. The process goes on, and the fetch's time is up. Without a check, the answer would say that there is nothing new.
     4. The service asks for the lease, which is over: BROKER_NOT_AVAILABLE. The consumer asks another broker.
 
-A broker that stops loses its lease when the controllers let it go, a moment before its process ends. To the producers of partitions
-that it has handed over it answers NOT_LEADER_OR_FOLLOWER until then, with the next leader (KIP-951): they follow in one round trip.
+A broker that stops loses its lease when the controllers let it go, a moment before its process ends. Until then it answers the
+producers of partitions that it has handed over: NOT_LEADER_OR_FOLLOWER, with the next leader (KIP-951). They follow in one round
+trip.
 
 A follower's fetch needs no lease: leader epochs and broker epochs decide if it counts.
 

@@ -6,8 +6,8 @@
     3  Broker 7 is the last active member of the ISR of orders-0. Another replica of orders-0 is active and may still enter the
        ISR. So orders-0 *holds* broker 7: the broker keeps this leadership and has to wait. (The broker itself stops waiting after
        `controlled.shutdown.deadline.ms`.)
-    4  Every active broker applies the records of step 2, and so does broker 7. Until then broker 7 answers "not leader" to clients
-       with old metadata, and names the next leader.
+    4  Every active broker applies the records of step 2, and so does broker 7. Until then broker 7 answers "not leader" to
+       clients with old metadata, and names the next leader.
     5  The controller fences broker 7, and its process may end.
 
 For a broker that leads no partition the controller continues with step 5 at once. The progress is soft state: after a failover
