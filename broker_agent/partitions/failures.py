@@ -70,7 +70,7 @@ class Failures:
             return
         directory.failed = reason
         for replica in list(hosting.replicas.values()):
-            if replica.directory_id == directory_id and replica.failure is None:
+            if replica.directory_id == directory_id and not replica.is_lost:
                 self._stop(replica, f"log directory {uuid_text(directory_id)} is offline: {reason}", is_lost=True)
         hosting.emit(DirectoryFailed(directory_id, reason))
         self.check_broker()

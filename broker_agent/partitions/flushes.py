@@ -32,10 +32,10 @@ class Flushes:
         return True
 
     def ended(self, flush: Flush) -> HostedReplica | None:
-        """Note that a flush has ended or failed. Return its replica; None if the replica does not use this log any more."""
+        """Note that a flush has ended or failed. Return its replica, which may have stopped; None if the log was closed."""
         self.under_way -= 1
         replica = self._hosting.replicas.get(flush.place)
         if replica is None or replica.flushing is not flush:
             return None
         replica.flushing = None
-        return replica if replica.is_open else None
+        return None if replica.log is None else replica

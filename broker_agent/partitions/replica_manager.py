@@ -208,7 +208,7 @@ class ReplicaManager:
 
     def _flushed(self, flush: Flush, now_ms: int) -> None:
         replica = self._flushes.ended(flush)
-        if replica is None:
+        if replica is None or replica.failure is not None:
             return
         try:
             flush.log.complete_flush(flush.ticket)

@@ -14,7 +14,7 @@ from broker_agent.partitions.effects import (
     Stopped,
 )
 from broker_agent.replica.fetch_sessions import SessionAnswer
-from broker_agent.replica.follower import PartitionAnswer
+from broker_agent.replica.follower import BatchesRefused, PartitionAnswer
 from broker_agent.replica.high_watermarks import read_high_watermarks
 from broker_agent.replica.partition_log import PartitionLog
 from metadata_log.disk.flush_ticket import FlushTicket
@@ -182,6 +182,20 @@ def test_a_failed_flush_stops_all_replicas_of_its_directory() -> None:
         it.run()
         assert it.code(token) is (ErrorCode.NONE if home == B else ErrorCode.STORAGE_ERROR)
     assert not [each for each in it.said if isinstance(each, BrokerFailed)]
+
+
+def test_a_failed_flush_of_a_replica_that_has_stopped_stops_the_directory_too() -> None:
+    """The replica stopped for its batches, with a flush under way. Its disk lies: no later leader epoch may use the log again."""
+    it = Broker(101, two_disks())
+    it.lead()
+    home = it.replica().directory_id
+    it.append()
+    it.manager._failures.stop_replica(it.replica(), BatchesRefused("an epoch goes back"))
+    it.disks[home].fail_next_flush()
+    it.run()
+    assert [each.directory for each in it.said if isinstance(each, DirectoryFailed)] == [home]
+    it.lead(2)
+    assert (it.replica().is_lost, it.replica().leader) == (True, None)
 
 
 def test_the_last_directory_stops_the_broker() -> None:
