@@ -45,6 +45,7 @@ from broker_agent.data_plane.fetch_messages import (
 )
 from broker_agent.data_plane.offset_messages import epoch_questions, offset_questions
 from broker_agent.data_plane.producer_ids import ProducerIds
+from broker_agent.partitions.effects import UNKNOWN_OFFSET
 from broker_agent.session.isr_proposals import Place
 from broker_agent.session.lifecycle import BrokerState
 from broker_agent.wire import ServingBroker, describe
@@ -131,6 +132,8 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
             return await asyncio.to_thread(lambda: list(writes_of(request)))
 
     def _told(self, outcome: Outcome) -> Outcome:
+        if outcome.base_offset != UNKNOWN_OFFSET:
+            return outcome  # the records are in the log, and UNKNOWN_TOPIC_ID would say that they are not
         return outcome._replace(code=self._code(outcome.place, outcome.code))
 
     # --- fetches -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from broker_agent.session.lifecycle import BrokerState
 from metadata_log.format.batch import decode_all
 from metadata_log.format.data_batch import decode_data
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import PartitionChange
+from metadata_log.format.records import PartitionChange, RemoveTopic
 from service_kit.rpc.refusals import Refusal
 from tests.broker_agent.data_plane.hosted import ORDERS, OTHER, Hosted, append_of, fetch_of, hosted, orders, place
 
@@ -282,6 +282,21 @@ async def test_a_broker_follows_from_its_start(tmp_path: Path) -> None:
                     break
     assert {each.offset for _, each in session.fetches} == {0}
     assert all(each.max_bytes > 0 for _, each in session.fetches)
+
+
+async def test_a_write_in_the_log_of_a_deleted_topic_is_not_told_to_be_nowhere(tmp_path: Path) -> None:
+    """UNKNOWN_TOPIC_ID says that nothing was appended. This write was, and waited for broker 2, when the topic was deleted."""
+    async with hosted(tmp_path) as broker:
+        await broker.write(*orders(1))
+        await broker.leads(0)
+        waiting = asyncio.ensure_future(broker.stub.Append(append_of(0)))
+        await until(lambda: broker.data_plane.appends_waiting == 1)
+        await broker.write(RemoveTopic("orders", ORDERS))
+        waited = (await waiting).results[0]
+        later = (await broker.stub.Append(append_of(0))).results[0]
+
+    assert (waited.error.code, waited.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+    assert later.error.code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 async def test_a_broker_that_stops_makes_everything_durable_and_serves_no_more(tmp_path: Path) -> None:
