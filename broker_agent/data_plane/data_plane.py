@@ -156,6 +156,8 @@ class DataPlane:
     def start(self) -> None:
         """Looks at the log directories. Waits for the disk; call it once, before the broker registers."""
         self._carry_out(self.manager.start(self._now_ms()))
+        for directory, reason in self.manager.notes.items():
+            self._log.warning("high watermarks lost", directory=uuid_text(directory), reason=reason)
 
     async def run(self) -> None:
         """Carries out the assignments, and sends the proposals, until the task is cancelled."""

@@ -116,6 +116,11 @@ class ReplicaManager:
         self._hosting.broker_epoch = broker_epoch
 
     @property
+    def notes(self) -> Mapping[Uuid, str]:
+        """By log directory, after `start`: why its file of high watermarks could not be read."""
+        return {each.id: each.note for each in self._hosting.directories.values() if each.note}
+
+    @property
     def replicas(self) -> Mapping[Place, HostedReplica]:
         """All replicas of this broker. For reading only."""
         return self._hosting.replicas

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from broker_agent.data_plane.problems import REPLICAS_MAX, DataProblems
 from broker_agent.partitions.effects import ReplicaFailed, StrayLogs
+from broker_agent.replica.high_watermarks import HIGH_WATERMARKS_NAME
 from broker_agent.replica.log_directory import ReplicaPlace
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import uuid_text
@@ -52,3 +53,13 @@ def test_stray_logs_are_a_problem_until_none_is_left() -> None:
     assert problem.text.startswith("9 logs belong to no replica")
     problems.stray_logs(StrayLogs(()))
     assert problems.all() == ()
+
+
+async def test_a_damaged_file_of_high_watermarks_is_in_the_log(tmp_path: Path) -> None:
+    """No record is lost, but consumers may wait for the followers: an operator sees why."""
+    (tmp_path / HIGH_WATERMARKS_NAME).write_bytes(b"rubbish")
+    async with hosted(tmp_path) as broker:
+        fields = broker.lines.fields[broker.lines.events.index("high watermarks lost")]
+
+    assert fields["directory"] == uuid_text(DIRECTORY)
+    assert "only 7 bytes" in str(fields["reason"])
