@@ -6,7 +6,8 @@ The owner calls `step` whenever something has happened and at `next_ms`, sends t
        gives the request up. Broker 1 is left out for its reconnect back-off.
     2. After the retry back-off the client asks broker 2. Broker 2 has died, and no connection comes about: broker 2 is left out,
        too, and the client asks the next node at once.
-    3. No node is left, so the client begins again with the bootstrap addresses (KIP-899). The client also begins again if all
+    3. Broker 3 stops, and refuses: the client asks the next node at once, too.
+    4. No node is left, so the client begins again with the bootstrap addresses (KIP-899). The client also begins again if all
        requests have failed for `rebootstrap_trigger_ms` (KIP-1102), for example because the known addresses now belong to other
        programs, which refuse every request.
 """
@@ -75,12 +76,19 @@ class ProblemKind(Enum):
 
     NOT_CONNECTED = "no connection came about: the client asks another node at once"
     LOST = "the connection broke, or the time is over: the client asks another node after the retry back-off"
-    REFUSED = "the node cannot answer now: another node may"
+    REFUSED = "the node cannot answer now: the client asks another node at once"
     FATAL = "every node would refuse the request"
 
 
 ANSWERED = frozenset((ProblemKind.REFUSED, ProblemKind.FATAL))
 """The failures after which the node is known to be there."""
+
+
+_ANOTHER_AT_ONCE = frozenset((ProblemKind.NOT_CONNECTED, ProblemKind.REFUSED))
+"""The failures that cost no retry back-off. The node is left out for its reconnect back-off, so there is no busy loop.
+
+A stopping broker has no requests in flight any more. After a retry back-off it would be the least loaded node again.
+"""
 
 
 class Problem(NamedTuple):
@@ -164,7 +172,7 @@ class Refresher:
         if self._failing_since_ms is None:
             self._failing_since_ms = now_ms
         self._nodes.failed(ask.node, now_ms, reached=problem.kind in ANSWERED)
-        if problem.kind is ProblemKind.NOT_CONNECTED:
+        if problem.kind in _ANOTHER_AT_ONCE:
             self._metadata.last_problem = problem.message
         else:
             self._metadata.failed_update(now_ms, problem.message)

@@ -4,7 +4,8 @@ The truth is a list of versions, one for each change. A broker answers from a ve
 
     1. The leader epoch of a partition never goes back while its topic has the same id, and is of interest.
     2. A topic id that another id has replaced never comes back, while the topic is of interest.
-    3. One request is in flight at a time. Without a new topic, a dead node or a new start, two requests are 80 ms apart or more.
+    3. One request is in flight at a time. Two requests are 80 ms apart or more, without a new topic, a new start, or a node that
+       is dead or refuses.
     4. A node that failed is left out for 40 ms at least, unless the client has begun again with the bootstrap address.
     5. A wait ends at its deadline at the latest.
     6. 20 seconds after the last fault the view is the truth, for all topics of interest. Without interest it becomes empty.
@@ -156,7 +157,7 @@ class Story:
         assert self.asked is not None
         ask, self.asked = self.asked, None
         self.failed_ms[ask.node.node_id] = self.now_ms
-        self.may_hurry |= problem.kind is ProblemKind.NOT_CONNECTED
+        self.may_hurry |= problem.kind in (ProblemKind.NOT_CONNECTED, ProblemKind.REFUSED)
         self.refresher.failed(ask, problem, self.now_ms)
 
     def poll_waits(self) -> None:

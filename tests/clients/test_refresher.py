@@ -213,9 +213,9 @@ def test_a_request_without_an_answer_is_given_up_and_its_late_answer_is_ignored(
     assert client.asks().node.node_id != ask.node.node_id
 
 
-@pytest.mark.parametrize(("problem", "pause_ms"), [(CLOSED, 0), (LOST, 100), (REFUSED, 100), (DENIED, 100)])
+@pytest.mark.parametrize(("problem", "pause_ms"), [(CLOSED, 0), (LOST, 100), (REFUSED, 0), (DENIED, 100)])
 def test_every_failure_forces_a_refresh_from_another_node(problem: Problem, pause_ms: int) -> None:
-    """The other node is asked for everything: after retry.backoff.ms, or at once if no connection came about."""
+    """The other node is asked for everything: at once without a connection or after a refusal, else after the back-off."""
     client = Client().started()
     client.metadata.request_update()
     first = client.asks()
@@ -225,6 +225,20 @@ def test_every_failure_forces_a_refresh_from_another_node(problem: Problem, paus
     second = client.asks()
     assert second.node.node_id != first.node.node_id
     assert not second.plan.is_partial
+
+
+def test_a_broker_that_stops_is_not_asked_again_before_the_others() -> None:
+    """Broker 1 stops, and has no requests in flight. It refuses, and broker 2 with its many requests is asked at once."""
+    client = Client().started()
+    for _ in range(5):
+        client.nodes.sent(2)
+    client.metadata.request_update()
+    first = client.asks()
+    assert first.node.node_id == 1
+    began_ms = client.now_ms
+    client.fails(first, REFUSED)
+    second = client.asks()
+    assert (second.node.node_id, client.now_ms) == (2, began_ms)
 
 
 def test_without_a_node_to_ask_the_client_waits_for_the_reconnect_backoff() -> None:
