@@ -48,6 +48,7 @@ from broker_agent.partitions.effects import (
     SendProposal,
     Stopped,
     StrayLogs,
+    TrimLog,
     Wake,
     WriteHighWatermarks,
 )
@@ -326,7 +327,7 @@ class DataPlane:
                 waiting = self._searches.get(token)
                 if waiting is not None and not waiting.done():  # else the caller went away
                     waiting.set_result(found)
-            case Flush() | OpenLog() | DeleteLog() | WriteHighWatermarks() | FindTime():
+            case Flush() | OpenLog() | DeleteLog() | TrimLog() | WriteHighWatermarks() | FindTime():
                 self._workers.begin(effect)
             case Wake(fetch):
                 if fetch in self._parked:

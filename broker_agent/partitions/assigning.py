@@ -14,7 +14,7 @@ was made. So a recorded log that is nowhere was lost, or its disk is away. An em
 from typing import assert_never
 
 from broker_agent.partitions.agenda import Agenda
-from broker_agent.partitions.effects import AssignDirectory, DeleteLog, OpenLog, StrayLogs
+from broker_agent.partitions.effects import AssignDirectory, DeleteLog, OpenLog, StrayLogs, TrimLog
 from broker_agent.partitions.failures import Failures
 from broker_agent.partitions.following import Following
 from broker_agent.partitions.hosted_replica import HostedReplica
@@ -121,12 +121,9 @@ class Assigning:
             return
         replica.job, replica.log = None, log
         directory.logs.used(log)
-        if replica.is_to_be_deleted:
-            self._begin_deletion(replica)
+        if self._leave(replica):
             return
-        if replica.assignment is None:
-            self._let_go(replica)
-            return
+        assert replica.assignment is not None
         log.configure(self._hosting.topic(work.place.topic_id).log)
         if replica.assignment.directory != work.directory:
             self._hosting.emit(AssignDirectory(work.place, work.directory))
@@ -196,6 +193,34 @@ class Assigning:
         elif replica.is_to_be_deleted:
             self._hosting.forget(replica)
 
+    # --- trimming ----------------------------------------------------------------------------------------------------
+
+    def trimmed(self, work: TrimLog) -> None:
+        """Go on with what has waited for the trim of a log: its deletion, or the work of its follower."""
+        replica = self._hosting.replicas.get(work.place)
+        if replica is not None and replica.job is work:
+            replica.job = None
+            if not self._leave(replica):
+                self._following.go_on([replica])
+
+    def _leave(self, replica: HostedReplica) -> bool:
+        """Delete or close the log of a replica that is not assigned any more. Return False if it is assigned."""
+        if replica.is_to_be_deleted:
+            self._begin_deletion(replica)
+        elif replica.assignment is None:
+            self._let_go(replica)
+        return replica.is_to_be_deleted or replica.assignment is None
+
+    def trim_failed(self, work: TrimLog, error: Exception, now_ms: int) -> None:
+        """Stop what the error stops. Without room on the disk the log is trimmed later."""
+        replica = self._hosting.replicas.get(work.place)
+        if replica is None or replica.job is not work:
+            return
+        if self._failures.failed(replica, error) is Scope.NOTHING and replica.is_open:
+            self._again.set(replica, now_ms + self._hosting.config.disk_retry_ms)
+        else:
+            self.trimmed(work)
+
     # --- whole sets --------------------------------------------------------------------------------------------------
 
     def _begin_set(self, places: set[ReplicaPlace]) -> None:
@@ -238,12 +263,22 @@ class Assigning:
     def tick(self, now_ms: int) -> None:
         """Repeat the disk work that had no room."""
         while (replica := self._again.due(now_ms)) is not None:
-            if self._hosting.replicas.get(replica.place) is not replica or replica.job or replica.failure is not None:
+            if self._hosting.replicas.get(replica.place) is not replica:
+                continue
+            if isinstance(replica.job, TrimLog):
+                self._trim_again(replica, replica.job)
+            if replica.job or replica.failure is not None:
                 continue
             if replica.is_to_be_deleted:
                 self._begin_deletion(replica)
             elif replica.assignment is not None and replica.log is None:
                 self._open(replica)
+
+    def _trim_again(self, replica: HostedReplica, work: TrimLog) -> None:
+        if replica.is_open and replica.assignment is not None and not replica.is_to_be_deleted:
+            self._hosting.emit(work)
+        else:
+            self.trimmed(work)
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` is due."""

@@ -2,7 +2,8 @@
 
 | effect | the caller | then |
 |---|---|---|
-| `OpenLog`, `DeleteLog`, `Flush`, `WriteHighWatermarks`, `FindTime` | calls `run` on any thread | `disk_done` or `disk_failed` |
+| `OpenLog`, `DeleteLog`, `TrimLog`, `FindTime` | calls `run` on any thread | `disk_done` or `disk_failed` |
+| `Flush`, `WriteHighWatermarks` | the same, sooner than the others | the same |
 | `SendFetch` | asks the source broker | `fetch_answered` or `fetch_failed` |
 | `SendProposal` | sends AlterPartition | `proposal_answered` |
 | `Produced` | answers the write | |
@@ -38,6 +39,7 @@ from metadata_log.disk.files import Directory
 from metadata_log.disk.flush_ticket import FlushTicket
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, NodeId, Offset, Uuid
+from metadata_log.store.log_notes import Trim
 
 UNKNOWN_OFFSET: Final = -1
 """The base offset of a write that was refused."""
@@ -68,6 +70,19 @@ class DeleteLog:
     def run(self, wall_ms: int) -> None:
         """Delete the log. Raises OSError."""
         self.log_directory.delete(self.place)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrimLog:
+    """Disk work: make a later log start durable, and delete the segments below."""
+
+    place: ReplicaPlace
+    directory: Uuid
+    trim: Trim
+
+    def run(self, wall_ms: int) -> None:
+        """Write the start, and delete. Raises OSError, FlushFailed."""
+        self.trim.run()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,7 +128,7 @@ class FindTime:
         return self.search.run()
 
 
-DiskWork: TypeAlias = OpenLog | DeleteLog | Flush | WriteHighWatermarks | FindTime
+DiskWork: TypeAlias = OpenLog | DeleteLog | TrimLog | Flush | WriteHighWatermarks | FindTime
 DiskResult: TypeAlias = PartitionLog | TimedOffset | None
 
 

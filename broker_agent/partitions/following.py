@@ -179,7 +179,10 @@ class Following:
                     return [Stumbled(replica, effect)]
                 case AppendBatches() | TruncateLog() | BeginAt() | RaiseLogStart():
                     try:
-                        carry_out(log, effect, wall_ms)
+                        if isinstance(effect, RaiseLogStart):
+                            self._hosting.begin_trim(replica, log.begin_trim(effect.offset))
+                        else:
+                            carry_out(log, effect, wall_ms)
                     except Exception as e:
                         return [Stumbled(replica, e)]
                 case _:
@@ -190,7 +193,9 @@ class Following:
         return []
 
     def _must_wait(self, replica: HostedReplica, effect: FollowerEffect) -> bool:
-        """True if the file of high watermarks must be written before a truncation."""
+        """True if the file of high watermarks must be written before a truncation, or if an earlier trim is under way."""
+        if isinstance(effect, RaiseLogStart | BeginAt) and replica.job is not None:
+            return True
         if not isinstance(effect, TruncateLog | BeginAt):
             return False
         end = effect.end if isinstance(effect, TruncateLog) else effect.start.offset
@@ -205,8 +210,8 @@ class Following:
             self._hosting.emit(work)
         return True
 
-    def continue_after_write(self, replicas: list[HostedReplica]) -> None:
-        """Go on with the work that has waited for the file of high watermarks."""
+    def go_on(self, replicas: list[HostedReplica]) -> None:
+        """Go on with the work that has waited for the disk."""
         self._queue.extend(replica for replica in replicas if replica.work)
 
     def no_room(self, replica: HostedReplica, now_ms: int) -> None:

@@ -7,7 +7,7 @@ The log is opened once, and stays with the replica through all roles. Example:
     3. `Delete` arrives: the leader resigns, the log is closed, and its deletion is the next `job`.
 """
 
-from broker_agent.partitions.effects import DeleteLog, Flush, OpenLog
+from broker_agent.partitions.effects import DeleteLog, Flush, OpenLog, TrimLog
 from broker_agent.publishing.assignments import Assignment, Delete
 from broker_agent.replica.follower import FollowerEffect, PartitionFollower
 from broker_agent.replica.leader import PartitionLeader
@@ -41,7 +41,7 @@ class HostedReplica:
         """The newest one; None: this broker has no such replica any more, and the log stays on the disk."""
         self.log: PartitionLog | None = None
         """None until the log is open, and after a failure."""
-        self.job: OpenLog | DeleteLog | None = None
+        self.job: OpenLog | DeleteLog | TrimLog | None = None
         self.flushing: Flush | None = None
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None

@@ -12,7 +12,7 @@ decides, and else the directory with the fewest replicas:
 import random
 from collections.abc import Iterable, Mapping
 
-from broker_agent.partitions.effects import Effect, Effects
+from broker_agent.partitions.effects import Effect, Effects, TrimLog
 from broker_agent.partitions.hosted_directory import HostedDirectory
 from broker_agent.partitions.hosted_replica import HostedReplica
 from broker_agent.partitions.manager_config import DEFAULT_TOPIC, ManagerConfig, TopicConfig
@@ -20,6 +20,7 @@ from broker_agent.partitions.throttle import NOTHING_THROTTLED, Quota, Throttled
 from broker_agent.replica.log_directory import ReplicaPlace
 from broker_agent.session.isr_proposals import Place
 from metadata_log.format.ids import NodeId, Uuid
+from metadata_log.store.log_notes import Trim
 
 
 class Hosting:
@@ -67,6 +68,13 @@ class Hosting:
         del self._of_topic[topic_id][replica.place]
         if not self._of_topic[topic_id]:
             del self._of_topic[topic_id]
+
+    def begin_trim(self, replica: HostedReplica, trim: Trim | None) -> None:
+        """Let the disk follow a log that has a later start now."""
+        if trim is not None:
+            assert replica.job is None, replica
+            replica.job = TrimLog(replica.place, replica.directory_id, trim)
+            self.emit(replica.job)
 
     def of_topic(self, topic_id: Uuid) -> Iterable[HostedReplica]:
         """The replicas of one topic. O(replicas of the topic)."""

@@ -31,6 +31,7 @@ from broker_agent.partitions.effects import (
     SendFetch,
     SendProposal,
     Stopped,
+    TrimLog,
     WriteHighWatermarks,
 )
 from broker_agent.partitions.failures import Failures
@@ -172,11 +173,13 @@ class ReplicaManager:
                 self._assigning.opened(work, result, now_ms)
             case DeleteLog():
                 self._assigning.deleted(work, now_ms)
+            case TrimLog():
+                self._assigning.trimmed(work)
             case Flush():
                 self._flushed(work, now_ms)
             case WriteHighWatermarks(directory_id):
                 directory = self._hosting.directories[directory_id]
-                self._following.continue_after_write(directory.wrote())
+                self._following.go_on(directory.wrote())
                 if directory.has_waiting and (again := directory.write()) is not None:
                     self._hosting.emit(again)
             case FindTime():
@@ -197,6 +200,8 @@ class ReplicaManager:
                 self._assigning.open_failed(work, error, now_ms)
             case DeleteLog():
                 self._assigning.deletion_failed(work, error, now_ms)
+            case TrimLog():
+                self._assigning.trim_failed(work, error, now_ms)
             case Flush():
                 replica = self._flushes.ended(work)
                 if replica is not None:

@@ -1,9 +1,9 @@
 """The regular work on all partitions: the files of high watermarks, and retention.
 
-Retention looks at one log in each slice, because a deletion waits for the disk:
+Retention looks at one log in each slice, because an old segment may have to end, which waits for the disk:
 
     1. At 300 s the walk begins, with 1,000 open logs.
-    2. Each `tick` looks at one log: a microsecond if nothing is to be deleted, and a few milliseconds for a deletion.
+    2. Each `tick` looks at one log. The log forgets what is too old; a thread deletes the files (`TrimLog`).
 """
 
 from broker_agent.partitions.hosted_replica import HostedReplica
@@ -36,7 +36,8 @@ class Upkeep:
             self._walk = list(self._hosting.replicas.values())
         while self._walk:
             replica = self._walk.pop()
-            if replica.is_open and not replica.work and (replica.leader is not None or replica.follower is not None):
+            is_busy = bool(replica.work) or replica.job is not None
+            if replica.is_open and not is_busy and (replica.leader is not None or replica.follower is not None):
                 return replica
         return None
 
@@ -44,11 +45,11 @@ class Upkeep:
         """Apply the retention of one log.
 
         Raises:
-            CorruptLog, OSError, FlushFailed: see `PartitionLog.apply_retention`.
+            CorruptLog, OSError, FlushFailed: see `PartitionLog.begin_retention`.
         """
         role = replica.leader or replica.follower
         assert role is not None and replica.log is not None
-        replica.log.apply_retention(role.high_watermark, wall_ms)
+        self._hosting.begin_trim(replica, replica.log.begin_retention(role.high_watermark, wall_ms))
 
     def write_high_watermarks(self) -> None:
         """Write the files that have changed."""

@@ -43,7 +43,7 @@ from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch, Uuid, uuid_te
 from metadata_log.format.log_shape import LogShape
 from metadata_log.store.damage import DamagedRangeRead
 from metadata_log.store.log import Log
-from metadata_log.store.log_notes import LogStart
+from metadata_log.store.log_notes import LogStart, Trim
 
 _READ_BYTES: Final = 1 << 20
 
@@ -271,30 +271,37 @@ class PartitionLog:
         self._log.reset_to(start, chain, timestamp_ms)
         self._producers.begin_at(start.offset)
 
-    def delete_below(self, offset: Offset) -> Offset:
-        """Move the log's start up to the batch that holds `offset`, durably. Return the new start.
+    def begin_trim(self, offset: Offset) -> Trim | None:
+        """Move the log's start up to the batch that holds `offset`. `Trim.run`, on any thread, makes that durable, and deletes
+        the segments wholly below: until then, trim and reset no more. None: the log starts there already.
 
-        Batches are deleted as a whole, so a few records below `offset` may stay. Segments wholly below the start are deleted.
-        A leader calls this for a client, with an offset up to the high watermark. A follower calls it with the start of the
+        Batches are deleted as a whole, so a few records below `offset` may stay. A follower calls this with the start of the
         leader's log; records that the follower does not have yet are not deleted.
         """
         now = self._log.start.start.offset
-        if offset <= now:
-            return now
         end = self._log.end
-        place = end if offset >= end else self._log.base_of(offset)
-        if place > now:
-            if place > self._log.shape.flushed_end:
-                self._log.flush()
-            epoch = self._log.shape.epoch_below(place)
-            assert epoch is not None, place
-            self._log.drop_prefix(OffsetAndEpoch(place, epoch))
-        return place
+        place = now if offset <= now else end if offset >= end else self._log.base_of(offset)
+        if place <= now:
+            return None
+        if place > self._log.shape.flushed_end:
+            self._log.flush()
+        epoch = self._log.shape.epoch_below(place)
+        assert epoch is not None, place
+        return self._log.begin_trim(OffsetAndEpoch(place, epoch))
 
-    def apply_retention(self, high_watermark: Offset, wall_ms: int) -> Offset:
-        """Delete the segments that are too old or too many, and forget silent producers. Return the log's start.
+    def delete_below(self, offset: Offset) -> Offset:
+        """Do `begin_trim`, and wait for the disk. Return the log's start."""
+        return self._trimmed(self.begin_trim(offset))
 
-        Every replica does that by itself. May wait for the disk; call it every few minutes.
+    def _trimmed(self, trim: Trim | None) -> Offset:
+        if trim is not None:
+            trim.run()
+        return self._log.start.start.offset
+
+    def begin_retention(self, high_watermark: Offset, wall_ms: int) -> Trim | None:
+        """Forget the segments that are too old or too many, and silent producers. Return the disk's part, as `begin_trim` does.
+
+        Every replica does that by itself. Waits for the disk only if the active segment is to end; call it every few minutes.
         """
         config = self._config
         self._producers.states.expire(wall_ms, config.producer_id_expiration_ms)
@@ -309,7 +316,11 @@ class PartitionLog:
         start = retained_start(spans, high_watermark, wall_ms, config.retention)
         if start == self._log.end > spans[-1].base_offset:
             self._log.roll()
-        return self.delete_below(start)
+        return self.begin_trim(start)
+
+    def apply_retention(self, high_watermark: Offset, wall_ms: int) -> Offset:
+        """Do `begin_retention`, and wait for the disk. Return the log's start."""
+        return self._trimmed(self.begin_retention(high_watermark, wall_ms))
 
     # --- the rest ----------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from metadata_log.format.ids import Offset, OffsetAndEpoch
 from metadata_log.store.damage import DamagedRange, DamagedRangeRead, LostTail
 from metadata_log.store.log_config import LogConfig
 from metadata_log.store.log_end import LogEnd
-from metadata_log.store.log_notes import Flushed, FlushedNote, LogStart, remove_lost, write_lost, write_start
+from metadata_log.store.log_notes import Flushed, FlushedNote, LogStart, Trim, remove_lost, write_lost, write_start
 from metadata_log.store.log_opening import MayLose, Observer, find, start_anew
 from metadata_log.store.segment_repair import check_filling
 from metadata_log.store.segments import LogPlace, Segments
@@ -195,6 +195,25 @@ class Log(LogEnd):
         memory.history.forget_below(offset, memory.end)
         self._shape = None
         return self._segments.retire_below(offset)
+
+    def begin_trim(self, start: OffsetAndEpoch) -> Trim | None:
+        """Move the log's start up to `start`, a boundary below `flushed_end`, in memory. The disk follows with `Trim.run`, which
+        may run on another thread: until then, call nothing else that moves the start. None: nothing is to be done.
+
+        A crash before the end of `Trim.run` may bring the old start back, with all records.
+        """
+        memory = self._memory
+        if start.offset <= memory.start.start.offset:
+            return None
+        assert start.offset <= self._flushed_end, f"{start} is not durable in {self}"
+        chain = self.chain_at(start.offset)
+        assert chain is not None, f"{start} is not a batch boundary of {self}"
+        memory.start = LogStart(start, chain, self._segments.time_below(start.offset))
+        self._segments.ledger.forget_below(start.offset, chain)
+        self._snapshot = max(start, self._snapshot or start)
+        memory.history.forget_below(start.offset, memory.end)
+        self._shape = None
+        return Trim(self._directory, memory.start, self._segments.forget_below(start.offset))
 
     def start_at_snapshot(self, snapshot: OffsetAndEpoch, chain: bytes, timestamp_ms: int) -> None:
         """Start the log at the end of `snapshot`, even if the records below are damaged. Keep the records above that

@@ -204,3 +204,26 @@ def _whole(fields: dict[str, object], name: str) -> int:
     if type(value) is not int or not 0 <= value <= _NUMBER_MAX:
         raise ValueError(f"{name} is {value!r:.40}; 0 to {_NUMBER_MAX} are possible")
     return value
+
+
+class Trim(NamedTuple):
+    """The disk's part of a new log start, for any thread. `Log.begin_trim` makes it."""
+
+    directory: Directory
+    start: LogStart
+    retired: tuple[str, ...]
+    """The segments wholly below the start."""
+
+    def run(self) -> None:
+        """Write the start, durably, then delete the segments below it. May be repeated after an error.
+
+        Raises:
+            OSError: the disk is full or broken.
+            FlushFailed: the content of the disk is unknown.
+        """
+        write_start(self.directory, self.start)
+        gone = [name for name in self.retired if self.directory.exists(name)]
+        for name in gone:
+            self.directory.remove(name)
+        if gone:
+            self.directory.flush()

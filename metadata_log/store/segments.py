@@ -181,12 +181,17 @@ class Segments:
 
     def retire_below(self, start: Offset) -> list[str]:
         """Retire the files that are wholly below `start`. Return their names."""
-        keep = max(0, bisect_right(self._files, start, key=lambda each: each.base_offset) - 1)
-        for each in self._files[:keep]:
-            each.release()
-        del self._files[:keep]
+        self.forget_below(start)
         first = self._files[0].base_offset
         return self.retire([name for name in segment_names(self._directory) if (base_offset_of(name) or 0) < first])
+
+    def forget_below(self, start: Offset) -> tuple[str, ...]:
+        """Forget the segments wholly below `start`, and keep their files. Return their names."""
+        keep = max(0, bisect_right(self._files, start, key=lambda each: each.base_offset) - 1)
+        gone, self._files = self._files[:keep], self._files[keep:]
+        for each in gone:
+            each.release()
+        return tuple(each.name for each in gone)
 
     def retire(self, names: list[str]) -> list[str]:
         """Move the named segments to the archive, or delete them if the log has no archive."""

@@ -15,6 +15,7 @@ from broker_agent.partitions.effects import (
     Produced,
     SendFetch,
     SendProposal,
+    TrimLog,
     Wake,
     WriteHighWatermarks,
 )
@@ -116,7 +117,7 @@ class Broker:
     def take(self, effects: Effects) -> None:
         for effect in effects:
             match effect:
-                case OpenLog() | DeleteLog() | Flush() | WriteHighWatermarks() | FindTime():
+                case OpenLog() | DeleteLog() | TrimLog() | Flush() | WriteHighWatermarks() | FindTime():
                     self.work.append(effect)
                 case SendFetch():
                     self.fetches.append(effect)
@@ -135,7 +136,9 @@ class Broker:
     def assign(self, *news: AssignmentNews) -> None:
         self.take(self.manager.assign(news, self.now_ms))
 
-    def run(self, *, kinds: tuple[type, ...] = (OpenLog, DeleteLog, Flush, WriteHighWatermarks, FindTime)) -> None:
+    def run(
+        self, *, kinds: tuple[type, ...] = (OpenLog, DeleteLog, TrimLog, Flush, WriteHighWatermarks, FindTime)
+    ) -> None:
         """Carry out disk work until there is none of these kinds."""
         while todo := [each for each in self.work if isinstance(each, kinds)]:
             self.work = [each for each in self.work if not isinstance(each, kinds)]

@@ -31,6 +31,7 @@ from broker_agent.partitions.effects import (
     SendProposal,
     Stopped,
     StrayLogs,
+    TrimLog,
     Wake,
     WriteHighWatermarks,
 )
@@ -180,7 +181,7 @@ class DataPlane:
                 case Stopped():
                     manager.close()
                     return all(disk.failed_flushes == 0 for disk in self.disks.values()) or not self.is_bad
-                case OpenLog() | DeleteLog() | Flush() | WriteHighWatermarks() | FindTime():
+                case OpenLog() | DeleteLog() | TrimLog() | Flush() | WriteHighWatermarks() | FindTime():
                     todo += self._run(effect, manager)
                 case _:
                     continue
@@ -246,7 +247,7 @@ class DataPlane:
     def _carry_out(self, effect: Effect) -> None:
         coverage, now_ms = self.cluster.coverage, self.now_ms()
         match effect:
-            case OpenLog() | DeleteLog() | Flush() | WriteHighWatermarks() | FindTime():
+            case OpenLog() | DeleteLog() | TrimLog() | Flush() | WriteHighWatermarks() | FindTime():
                 self._work(effect)
             case SendFetch():
                 self.fetching.send(effect)
