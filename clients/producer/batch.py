@@ -11,6 +11,7 @@ from clients.metadata.cluster import TopicPartition
 from clients.producer.config import RECORD_OVERHEAD_BYTES
 from metadata_log.format.batch import BATCH_RECORDS_MAX
 from metadata_log.format.data_batch import NO_STAMP, ProducerStamp
+from metadata_log.format.ids import Epoch
 
 
 class Batch:
@@ -38,6 +39,7 @@ class Batch:
         "stamp",
         "timestamps",
         "tokens",
+        "tried_epoch",
     )
 
     def __init__(self, number: int, key: TopicPartition, created_ms: int, deadline_ms: int) -> None:
@@ -60,6 +62,8 @@ class Batch:
         self.attempts = 0
         self.retry_ms = 0
         """The end of the pause after the last attempt."""
+        self.tried_epoch: Epoch | None = None
+        """The leader epoch of the last attempt; None: there was none, or it is not known."""
         self.in_flight = False
         self.sent_as_head = False
         """True if no earlier batch of the partition was under way at the last attempt."""

@@ -90,12 +90,12 @@ class PartitionQueue:
     def next_batch(self, leader_epoch: Epoch | None, now_ms: int, linger_ms: int) -> Batch | None:
         """Returns the batch that may be sent now, or None. `linger_ms`: how long a batch that is not full waits."""
         batch = self._candidate(leader_epoch, now_ms)
-        return batch if batch is not None and self._ready_ms(batch, linger_ms) <= now_ms else None
+        return batch if batch is not None and self._ready_ms(batch, leader_epoch, linger_ms) <= now_ms else None
 
     def next_ms(self, leader_epoch: Epoch | None, now_ms: int, linger_ms: int) -> int | None:
         """The time at which `next_batch` returns a batch if nothing happens before. None: an answer comes first."""
         batch = self._candidate(leader_epoch, now_ms)
-        return None if batch is None else self._ready_ms(batch, linger_ms)
+        return None if batch is None else self._ready_ms(batch, leader_epoch, linger_ms)
 
     @property
     def deadline_ms(self) -> int | None:
@@ -115,13 +115,19 @@ class PartitionQueue:
             return None
         return self.fresh[0]
 
-    def _ready_ms(self, batch: Batch, linger_ms: int) -> int:
+    def _ready_ms(self, batch: Batch, leader_epoch: Epoch | None, linger_ms: int) -> int:
+        """The time from which the batch may be sent. A later leader than that of the last attempt ends its pause (KIP-951)."""
+        if batch.tried_epoch is not None and leader_epoch is not None and leader_epoch > batch.tried_epoch:
+            return 0
         if batch.is_closed or len(self.fresh) > 1:
             return batch.retry_ms
         return max(batch.retry_ms, batch.created_ms + linger_ms)
 
-    def begin_attempt(self, batch: Batch, producer_id: int) -> None:
-        """Notes that `batch`, which `next_batch` has returned, is sent now. Gives the batch its stamp at the first attempt."""
+    def begin_attempt(self, batch: Batch, producer_id: int, leader_epoch: Epoch | None) -> None:
+        """Notes that `batch`, which `next_batch` has returned, is sent now to the leader of this epoch.
+
+        Gives the batch its stamp at the first attempt.
+        """
         if self.fresh and batch is self.fresh[0]:
             self.fresh.popleft()
             batch.is_closed = True
@@ -130,6 +136,7 @@ class PartitionQueue:
             self.sent.append(batch)
         batch.sent_as_head = batch is self.sent[0]
         batch.in_flight = True
+        batch.tried_epoch = leader_epoch
         batch.attempts += 1
         self.in_flight += 1
 

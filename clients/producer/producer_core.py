@@ -230,7 +230,7 @@ class ProducerCore:
             del queues[queue]
             queues[queue] = None  # behind the others: a busy partition must not keep them waiting
             assert self.producer_id is not None
-            queue.begin_attempt(batch, self.producer_id)
+            queue.begin_attempt(batch, self.producer_id, leader.leader_epoch)
             chosen.append((queue, batch, leader.leader_epoch))
         if not chosen:
             return []

@@ -60,10 +60,10 @@ def believes_not_leader(monkeypatch: pytest.MonkeyPatch) -> None:
 def gives_a_new_stamp_at_each_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     original = PartitionQueue.begin_attempt
 
-    def mutant(self: PartitionQueue, batch: Batch, producer_id: int) -> None:
+    def mutant(self: PartitionQueue, batch: Batch, producer_id: int, leader_epoch: int | None) -> None:
         if batch.attempts:
             batch.stamp = self._stamp(producer_id, len(batch.parts))
-        original(self, batch, producer_id)
+        original(self, batch, producer_id, leader_epoch)
 
     monkeypatch.setattr(PartitionQueue, "begin_attempt", mutant)
 

@@ -278,6 +278,27 @@ def test_a_hint_without_a_leader_to_ask_is_no_reason_to_hurry(leader_id: int | N
     assert [each.node_id for each in driver.sent] == [1]
 
 
+def test_metadata_with_a_later_leader_end_the_pause_of_a_batch() -> None:
+    """Broker 2 has just been started: the hint names it, and the view knows it a moment later. The batch waits no longer."""
+    driver = Driver()
+    driver.send("one")
+    without = {node_id: node for node_id, node in driver.view.nodes.items() if node_id != 2}
+    driver.view = replace(driver.view, nodes=without)
+    driver.step()
+    driver.cluster.logs[ORDERS].elect(2)
+    driver.pass_on()
+    driver.step(1)
+    assert not driver.sent, "the hint names a broker without an address"
+    driver.refresh()
+    assert [(each.node_id, only_batch(each).leader_epoch) for each in driver.sent] == [(2, 2)]
+    driver.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    driver.refresh()
+    assert not driver.sent, "broker 2 has not heard of its leadership: asking again at once would be a busy loop"
+    driver.run(500)
+    driver.pass_all()
+    assert driver.log() == ["one"]
+
+
 def test_a_refusal_that_names_the_leader_that_refuses_is_followed_by_a_pause() -> None:
     driver = Driver()
     driver.send("one")
