@@ -8,6 +8,7 @@ Everything is thrown with the dice that are handed in, so an input follows from 
 """
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
@@ -191,6 +192,8 @@ def _odd(rng: Random, field: Any) -> Any:
             return rng.choice((0, 1, 2, 3, -1, 1 << 31, (1 << 63) - 1, -(1 << 63)))
         case field.CPPTYPE_UINT64:
             return rng.choice((0, 1, 1 << 63, (1 << 64) - 1))
+        case field.CPPTYPE_DOUBLE:
+            return rng.choice((0.0, -0.0, 0.5, -1.0, 1e-300, 1e300, math.inf, -math.inf, math.nan))
         case field.CPPTYPE_BOOL:
             return rng.random() < 0.5
         case _ if field.type == field.TYPE_BYTES:
