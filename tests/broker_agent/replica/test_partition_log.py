@@ -1,5 +1,6 @@
 """The log of one replica: appends of leaders and followers, reads, cuts, retention, and what a start finds."""
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -12,11 +13,12 @@ from broker_agent.replica.producers import PartitionRefused
 from broker_agent.replica.retention import RetentionConfig
 from broker_agent.replica.time_search import TimedOffset
 from metadata_log.disk.files import RealDirectory
-from metadata_log.format.batch import genesis_chain
+from metadata_log.format.batch import HEADER_BYTES, STAMP_BYTES, genesis_chain
 from metadata_log.format.data_batch import NO_STAMP, DataRecord, ProducerStamp, decode_data, pack_records
 from metadata_log.format.errors import CorruptLog, ErrorCode, LogFormatError, NotABoundary
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.store.damage import LostTail
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from tests.broker_agent.replica.partition_logs import NOW_MS, SMALL, TOPIC_ID, append, copy_all, opened, records
 from tests.golden.samples import sample_batches
 from tests.sim.world.disk import MemoryDirectory
@@ -469,6 +471,35 @@ def test_damage_inside_a_log_is_refused() -> None:
     directory.flip_bit(segment_names(directory)[0], 300)
     for _ in range(2):
         with pytest.raises(CorruptLog, match="damaged"):
+            opened(directory)
+
+
+def with_one_batch(log: PartitionLog) -> None:
+    append(log, 2, size=200)
+
+
+def with_many_batches(log: PartitionLog) -> None:
+    for _ in range(12):
+        append(log, 2, size=200)
+
+
+def begun_at_a_leaders_start(log: PartitionLog) -> None:
+    log.begin_at(OffsetAndEpoch(100, 1), bytes(32), NOW_MS)
+    with_many_batches(log)
+
+
+@pytest.mark.parametrize("fill", [with_one_batch, with_many_batches, begun_at_a_leaders_start])
+def test_any_damage_of_the_very_first_batch_is_refused(fill: Callable[[PartitionLog], None]) -> None:
+    """No batch lies below it, so the chain below is in the segment's header only. Each byte of the batch's own header is damaged
+    once, those of its CRC and its chain too."""
+    for at in range(SEGMENT_HEADER_BYTES, SEGMENT_HEADER_BYTES + HEADER_BYTES + STAMP_BYTES):
+        directory = MemoryDirectory("/p")
+        log = opened(directory)
+        fill(log)
+        log.flush()
+        log.close()
+        directory.flip_bit(segment_names(directory)[0], at)
+        with pytest.raises(CorruptLog):
             opened(directory)
 
 
