@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from broker_agent.rights import quotas
+from broker_agent.rights.authorizer import Authorizer
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, Epoch, NodeId, Offset, Uuid
 from metadata_log.format.partition_state import PartitionState
@@ -89,11 +90,17 @@ class DeletedPartition(NamedTuple):
 class MetadataView:
     """The cluster's metadata at one offset. Immutable."""
 
-    __slots__ = ("_alive", "image")
+    __slots__ = ("_alive", "_authorizer", "image")
 
-    def __init__(self, image: MetadataImage, alive: dict[NodeId, RegisterBroker] | None = None) -> None:
+    def __init__(
+        self,
+        image: MetadataImage,
+        alive: dict[NodeId, RegisterBroker] | None = None,
+        authorizer: Authorizer | None = None,
+    ) -> None:
         self.image = image
         self._alive = alive
+        self._authorizer = authorizer
 
     @property
     def offset(self) -> Offset:
@@ -113,6 +120,17 @@ class MetadataView:
     def ip_quota(self, key: str, address: str) -> float | None:
         """The quota `key` that holds for an address; None if there is none."""
         return quotas.ip_quota(self.image, key, address)
+
+    def authorizer(self) -> Authorizer:
+        """The ACLs of this view, for questions about rights. Made at the first call after an ACL has changed: O(ACLs)."""
+        authorizer = self._authorizer
+        if authorizer is None:
+            authorizer = self._authorizer = Authorizer(self.image.acls.unordered_values())
+        return authorizer
+
+    def authorizer_for(self, image: MetadataImage) -> Authorizer | None:
+        """The authorizer if a reader has made it, and `image` has the same ACLs."""
+        return self._authorizer if image.acls is self.image.acls else None
 
     # --- topics and partitions ---------------------------------------------------------------------------------------
 
@@ -286,7 +304,8 @@ class MetadataCache:
         """
         before = self.current
         assert image.offset >= before.offset, f"{image!r} would replace the later {before.image!r}"
-        view = MetadataView(image, None if changes.brokers else before.alive_if_gathered())
+        alive = None if changes.brokers else before.alive_if_gathered()
+        view = MetadataView(image, alive, before.authorizer_for(image))
         differ = view.listeners_that_differ() if changes.brokers else {}
         deleted = tuple(_deleted(before.image, changes.deleted_topics.keys()))
         # From this assignment on readers get the new view. Nothing was locked, and no object was changed in place.

@@ -277,6 +277,35 @@ class AdminClient(Calls):
             for entry in page.entries:
                 yield entry
 
+    # --- ACLs ------------------------------------------------------------------------------------------------------
+
+    async def create_acls(
+        self, acls: Iterable[admin_pb2.AclBinding], *, validate_only: bool = False
+    ) -> admin_pb2.CreateAclsResponse:
+        """Creates ACLs. Each has a result of its own; an ACL that exists is no error."""
+        request = admin_pb2.CreateAclsRequest(acls=acls, validate_only=validate_only)
+        return await self.call(request, admin_pb2.CreateAclsResponse)
+
+    async def delete_acls(
+        self, filters: Iterable[admin_pb2.AclFilter], *, validate_only: bool = False
+    ) -> admin_pb2.DeleteAclsResponse:
+        """Deletes the ACLs that pass one of the filters, and names them. Each filter has a result of its own."""
+        request = admin_pb2.DeleteAclsRequest(filters=filters, validate_only=validate_only)
+        return await self.call(request, admin_pb2.DeleteAclsResponse)
+
+    async def describe_acls(self, request: admin_pb2.DescribeAclsRequest) -> admin_pb2.DescribeAclsResponse:
+        """Returns one page of the ACLs that pass the request's filter."""
+        return await self.call(request, admin_pb2.DescribeAclsResponse)
+
+    async def acls(
+        self, wanted: admin_pb2.AclFilter | None = None, page_size: int = 0
+    ) -> AsyncIterator[admin_pb2.AclBinding]:
+        """Yields the ACLs that pass the filter, by default all, by resource and principal."""
+        request = admin_pb2.DescribeAclsRequest(filter=wanted, page_size=page_size)
+        async for page in self.pages(request, admin_pb2.DescribeAclsResponse):
+            for acl in page.acls:
+                yield acl
+
     # --- brokers ---------------------------------------------------------------------------------------------------
 
     async def list_brokers(self, page_size: int = 0, page_token: bytes = b"") -> admin_pb2.ListBrokersResponse:

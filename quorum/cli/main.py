@@ -13,6 +13,7 @@ from quorum.cli.output import escape_the_rest
 from quorum.cli.version import print_version
 
 _COMMANDS = {
+    "acls": "quorum.cli.commands.rights.acls:acls",
     "brokers": "quorum.cli.commands.brokers.brokers:brokers",
     "cluster": "quorum.cli.commands.cluster:cluster",
     "consume": "quorum.cli.commands.records.consume:consume",

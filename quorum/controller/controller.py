@@ -38,6 +38,7 @@ from quorum.controller.partitions.epoch_raise import raise_epochs
 from quorum.controller.partitions.leadership.balancing import Balancing
 from quorum.controller.partitions.leadership.elections import elect_leaders
 from quorum.controller.partitions.reassignment.reassignments import alter_reassignments
+from quorum.controller.protocol.acl_commands import CreateAcls, DeleteAcls
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AlterPartition,
@@ -64,6 +65,7 @@ from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
 from quorum.controller.protocol.quota_commands import AlterClientQuotas
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, ContinueReassignments
 from quorum.controller.protocol.topic_commands import ContinueTopics, CreatePartitions, CreateTopics, DeleteTopics
+from quorum.controller.rights.acls import create_acls, delete_acls
 from quorum.controller.rights.quotas import alter_client_quotas
 from quorum.controller.topics.configs import alter_configs
 from quorum.controller.topics.topic_commands import Topics
@@ -91,6 +93,8 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     ContinueReassignments,
     AllocateProducerIds,
     AlterClientQuotas,
+    CreateAcls,
+    DeleteAcls,
     BootstrapFeatures,
     RaiseEpochs,
     ContinueRaise,
@@ -188,7 +192,7 @@ class Controller:
                 return raise_epochs(image, command, self.config)
             case UpdateFeatures():
                 return update_features(image, command, self.config)
-            case BootstrapFeatures() | RegisterControllerCommand() | AlterClientQuotas():
+            case BootstrapFeatures() | RegisterControllerCommand() | AlterClientQuotas() | CreateAcls() | DeleteAcls():
                 return _by_image(image, command)
             case _:
                 assert_never(command)
@@ -267,7 +271,8 @@ class Controller:
 
 
 def _by_image(
-    image: MetadataImage, command: BootstrapFeatures | RegisterControllerCommand | AlterClientQuotas
+    image: MetadataImage,
+    command: BootstrapFeatures | RegisterControllerCommand | AlterClientQuotas | CreateAcls | DeleteAcls,
 ) -> Decision:
     """Decides a command that uses neither config, time nor soft state."""
     match command:
@@ -277,5 +282,9 @@ def _by_image(
             return register_controller(image, command)
         case AlterClientQuotas():
             return alter_client_quotas(image, command)
+        case CreateAcls():
+            return create_acls(image, command)
+        case DeleteAcls():
+            return delete_acls(image, command)
         case _:
             assert_never(command)

@@ -24,6 +24,7 @@ from quorum.controller.topics.described_configs import EFFECTIVE_PAGE_MAX, RESOU
 from quorum.core.protocol.messages import QuorumChangeRequest, QuorumChangeResponse
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import ReadView, Refused
+from quorum.wire.convert import convert_acls as acls
 from quorum.wire.convert import convert_admin as convert
 from quorum.wire.convert import convert_features as features
 from quorum.wire.convert import convert_membership as membership
@@ -281,6 +282,8 @@ ROWS: Final[tuple[Row, ...]] = (
         moves.check_targets,
     ),
     Submitted("UpdateFeatures", features.from_update_features, features.to_update_features_response),
+    Submitted("CreateAcls", acls.from_create_acls, acls.to_create_acls_response),
+    Submitted("DeleteAcls", acls.from_delete_acls, acls.to_delete_acls_response),
     Submitted("AlterClientQuotas", quotas.from_alter_quotas, quotas.to_alter_quotas_response),
     Submitted(
         "FenceBroker",
@@ -313,6 +316,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Viewed("DescribeConfigs", _describe_configs),
     Viewed("ListPartitionReassignments", _list_reassignments),
     Viewed("DescribeFeatures", features.describe_features),
+    Counted("DescribeAcls", acls.find_acls, acls.describe_acls_page),
     Counted("DescribeClientQuotas", quotas.find_quotas, quotas.describe_quotas_page),
     Counted("ListBrokers", _count_partitions, _list_brokers),
     Counted(

@@ -1,4 +1,4 @@
-"""Records of security: ACLs, SCRAM credentials and delegation tokens. This release writes none of them."""
+"""Records of security: ACLs, SCRAM credentials and delegation tokens. This release writes no SCRAM credentials and tokens."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from metadata_log.format.records.registry import Secret, record
 
 @record(18)
 class AccessControlEntry(NamedTuple):
-    """One ACL. Canonical."""
+    """One ACL, with the numbers of `acl_words`. Canonical."""
 
     entry_id: Uuid
     resource_type: int

@@ -774,6 +774,190 @@ class AlterClientQuotasResponse(_message.Message):
     results: _containers.RepeatedCompositeFieldContainer[ClientQuotaResult]
     def __init__(self, offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[ClientQuotaResult, _Mapping]]] = ...) -> None: ...
 
+class AclBinding(_message.Message):
+    __slots__ = ("resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission_type")
+    class ResourceType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        RESOURCE_TYPE_UNSPECIFIED: _ClassVar[AclBinding.ResourceType]
+        ANY_RESOURCE: _ClassVar[AclBinding.ResourceType]
+        TOPIC: _ClassVar[AclBinding.ResourceType]
+        GROUP: _ClassVar[AclBinding.ResourceType]
+        CLUSTER: _ClassVar[AclBinding.ResourceType]
+        TRANSACTIONAL_ID: _ClassVar[AclBinding.ResourceType]
+        DELEGATION_TOKEN: _ClassVar[AclBinding.ResourceType]
+        USER: _ClassVar[AclBinding.ResourceType]
+    RESOURCE_TYPE_UNSPECIFIED: AclBinding.ResourceType
+    ANY_RESOURCE: AclBinding.ResourceType
+    TOPIC: AclBinding.ResourceType
+    GROUP: AclBinding.ResourceType
+    CLUSTER: AclBinding.ResourceType
+    TRANSACTIONAL_ID: AclBinding.ResourceType
+    DELEGATION_TOKEN: AclBinding.ResourceType
+    USER: AclBinding.ResourceType
+    class PatternType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        PATTERN_TYPE_UNSPECIFIED: _ClassVar[AclBinding.PatternType]
+        ANY_PATTERN: _ClassVar[AclBinding.PatternType]
+        MATCH: _ClassVar[AclBinding.PatternType]
+        LITERAL: _ClassVar[AclBinding.PatternType]
+        PREFIXED: _ClassVar[AclBinding.PatternType]
+    PATTERN_TYPE_UNSPECIFIED: AclBinding.PatternType
+    ANY_PATTERN: AclBinding.PatternType
+    MATCH: AclBinding.PatternType
+    LITERAL: AclBinding.PatternType
+    PREFIXED: AclBinding.PatternType
+    class Operation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        OPERATION_UNSPECIFIED: _ClassVar[AclBinding.Operation]
+        ANY_OPERATION: _ClassVar[AclBinding.Operation]
+        ALL: _ClassVar[AclBinding.Operation]
+        READ: _ClassVar[AclBinding.Operation]
+        WRITE: _ClassVar[AclBinding.Operation]
+        CREATE: _ClassVar[AclBinding.Operation]
+        DELETE: _ClassVar[AclBinding.Operation]
+        ALTER: _ClassVar[AclBinding.Operation]
+        DESCRIBE: _ClassVar[AclBinding.Operation]
+        CLUSTER_ACTION: _ClassVar[AclBinding.Operation]
+        DESCRIBE_CONFIGS: _ClassVar[AclBinding.Operation]
+        ALTER_CONFIGS: _ClassVar[AclBinding.Operation]
+        IDEMPOTENT_WRITE: _ClassVar[AclBinding.Operation]
+        CREATE_TOKENS: _ClassVar[AclBinding.Operation]
+        DESCRIBE_TOKENS: _ClassVar[AclBinding.Operation]
+        TWO_PHASE_COMMIT: _ClassVar[AclBinding.Operation]
+    OPERATION_UNSPECIFIED: AclBinding.Operation
+    ANY_OPERATION: AclBinding.Operation
+    ALL: AclBinding.Operation
+    READ: AclBinding.Operation
+    WRITE: AclBinding.Operation
+    CREATE: AclBinding.Operation
+    DELETE: AclBinding.Operation
+    ALTER: AclBinding.Operation
+    DESCRIBE: AclBinding.Operation
+    CLUSTER_ACTION: AclBinding.Operation
+    DESCRIBE_CONFIGS: AclBinding.Operation
+    ALTER_CONFIGS: AclBinding.Operation
+    IDEMPOTENT_WRITE: AclBinding.Operation
+    CREATE_TOKENS: AclBinding.Operation
+    DESCRIBE_TOKENS: AclBinding.Operation
+    TWO_PHASE_COMMIT: AclBinding.Operation
+    class PermissionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        PERMISSION_TYPE_UNSPECIFIED: _ClassVar[AclBinding.PermissionType]
+        ANY_PERMISSION: _ClassVar[AclBinding.PermissionType]
+        DENY: _ClassVar[AclBinding.PermissionType]
+        ALLOW: _ClassVar[AclBinding.PermissionType]
+    PERMISSION_TYPE_UNSPECIFIED: AclBinding.PermissionType
+    ANY_PERMISSION: AclBinding.PermissionType
+    DENY: AclBinding.PermissionType
+    ALLOW: AclBinding.PermissionType
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_TYPE_FIELD_NUMBER: _ClassVar[int]
+    resource_type: AclBinding.ResourceType
+    resource_name: str
+    pattern_type: AclBinding.PatternType
+    principal: str
+    host: str
+    operation: AclBinding.Operation
+    permission_type: AclBinding.PermissionType
+    def __init__(self, resource_type: _Optional[_Union[AclBinding.ResourceType, str]] = ..., resource_name: _Optional[str] = ..., pattern_type: _Optional[_Union[AclBinding.PatternType, str]] = ..., principal: _Optional[str] = ..., host: _Optional[str] = ..., operation: _Optional[_Union[AclBinding.Operation, str]] = ..., permission_type: _Optional[_Union[AclBinding.PermissionType, str]] = ...) -> None: ...
+
+class AclFilter(_message.Message):
+    __slots__ = ("resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission_type")
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_TYPE_FIELD_NUMBER: _ClassVar[int]
+    resource_type: AclBinding.ResourceType
+    resource_name: str
+    pattern_type: AclBinding.PatternType
+    principal: str
+    host: str
+    operation: AclBinding.Operation
+    permission_type: AclBinding.PermissionType
+    def __init__(self, resource_type: _Optional[_Union[AclBinding.ResourceType, str]] = ..., resource_name: _Optional[str] = ..., pattern_type: _Optional[_Union[AclBinding.PatternType, str]] = ..., principal: _Optional[str] = ..., host: _Optional[str] = ..., operation: _Optional[_Union[AclBinding.Operation, str]] = ..., permission_type: _Optional[_Union[AclBinding.PermissionType, str]] = ...) -> None: ...
+
+class DescribeAclsRequest(_message.Message):
+    __slots__ = ("context", "page_size", "page_token", "filter")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    page_size: int
+    page_token: bytes
+    filter: AclFilter
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ..., filter: _Optional[_Union[AclFilter, _Mapping]] = ...) -> None: ...
+
+class DescribeAclsResponse(_message.Message):
+    __slots__ = ("as_of_offset", "acls", "next_page_token", "local")
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ACLS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    as_of_offset: int
+    acls: _containers.RepeatedCompositeFieldContainer[AclBinding]
+    next_page_token: bytes
+    local: LocalView
+    def __init__(self, as_of_offset: _Optional[int] = ..., acls: _Optional[_Iterable[_Union[AclBinding, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
+
+class CreateAclsRequest(_message.Message):
+    __slots__ = ("context", "acls", "validate_only")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    ACLS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    acls: _containers.RepeatedCompositeFieldContainer[AclBinding]
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., acls: _Optional[_Iterable[_Union[AclBinding, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class CreateAclResult(_message.Message):
+    __slots__ = ("error",)
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ...) -> None: ...
+
+class CreateAclsResponse(_message.Message):
+    __slots__ = ("offset", "results")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    results: _containers.RepeatedCompositeFieldContainer[CreateAclResult]
+    def __init__(self, offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[CreateAclResult, _Mapping]]] = ...) -> None: ...
+
+class DeleteAclsRequest(_message.Message):
+    __slots__ = ("context", "filters", "validate_only")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    FILTERS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    filters: _containers.RepeatedCompositeFieldContainer[AclFilter]
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., filters: _Optional[_Iterable[_Union[AclFilter, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class DeleteAclsResult(_message.Message):
+    __slots__ = ("error", "deleted")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    deleted: _containers.RepeatedCompositeFieldContainer[AclBinding]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., deleted: _Optional[_Iterable[_Union[AclBinding, _Mapping]]] = ...) -> None: ...
+
+class DeleteAclsResponse(_message.Message):
+    __slots__ = ("offset", "results")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    results: _containers.RepeatedCompositeFieldContainer[DeleteAclsResult]
+    def __init__(self, offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[DeleteAclsResult, _Mapping]]] = ...) -> None: ...
+
 class DescribePartitionHealthRequest(_message.Message):
     __slots__ = ("context", "limit")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]

@@ -130,6 +130,21 @@ class AdminServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterClientQuotasRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterClientQuotasResponse.FromString,
                 _registered_method=True)
+        self.DescribeAcls = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/DescribeAcls',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeAclsRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeAclsResponse.FromString,
+                _registered_method=True)
+        self.CreateAcls = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/CreateAcls',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.CreateAclsRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.CreateAclsResponse.FromString,
+                _registered_method=True)
+        self.DeleteAcls = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/DeleteAcls',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DeleteAclsRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DeleteAclsResponse.FromString,
+                _registered_method=True)
         self.ListBrokers = channel.unary_unary(
                 '/quorum_rpc.v1.AdminService/ListBrokers',
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ListBrokersRequest.SerializeToString,
@@ -361,6 +376,31 @@ class AdminServiceServicer(object):
         """Sets and removes quotas of clients, key by key (KIP-546). Brokers with data of their own hold clients to them;
         `brokerd` does not. Errors: POLICY_VIOLATION (the cluster would have more than 50,000 quotas). Errors of an entity:
         INVALID_REQUEST.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeAcls(self, request, context):
+        """Lists the ACLs that pass a filter, by resource and principal, in pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateAcls(self, request, context):
+        """Creates ACLs. An ACL that exists is no error. metaquorum's own services go by the roles of certificates and ask no
+        ACL: brokers with data of their own do. Errors: POLICY_VIOLATION (the cluster would have more than 10,000 ACLs).
+        Errors of an ACL: INVALID_REQUEST.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteAcls(self, request, context):
+        """Deletes the ACLs that pass at least one of the filters. Errors: POLICY_VIOLATION (more than 1,000 ACLs pass; or
+        several filters leave something open, and the cluster has too many ACLs to look at all for each). Errors of a
+        filter: INVALID_REQUEST.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -598,6 +638,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.AlterClientQuotas,
                     request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterClientQuotasRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterClientQuotasResponse.SerializeToString,
+            ),
+            'DescribeAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeAcls,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeAclsRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeAclsResponse.SerializeToString,
+            ),
+            'CreateAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateAcls,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.CreateAclsRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.CreateAclsResponse.SerializeToString,
+            ),
+            'DeleteAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteAcls,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DeleteAclsRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DeleteAclsResponse.SerializeToString,
             ),
             'ListBrokers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListBrokers,
@@ -1094,6 +1149,87 @@ class AdminService(object):
             '/quorum_rpc.v1.AdminService/AlterClientQuotas',
             quorum__rpc_dot_v1_dot_admin__pb2.AlterClientQuotasRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_admin__pb2.AlterClientQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/DescribeAcls',
+            quorum__rpc_dot_v1_dot_admin__pb2.DescribeAclsRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.DescribeAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/CreateAcls',
+            quorum__rpc_dot_v1_dot_admin__pb2.CreateAclsRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.CreateAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/DeleteAcls',
+            quorum__rpc_dot_v1_dot_admin__pb2.DeleteAclsRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.DeleteAclsResponse.FromString,
             options,
             channel_credentials,
             insecure,

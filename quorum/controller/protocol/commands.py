@@ -15,6 +15,7 @@ from metadata_log.format.records import (
     Endpoint,
     FeatureRange,
 )
+from quorum.controller.protocol.acl_commands import CreateAcls, CreateAclsReply, DeleteAcls, DeleteAclsReply
 from quorum.controller.protocol.config_commands import AlterConfigs, AlterConfigsReply, ContinueConfigs
 from quorum.controller.protocol.directory_commands import (
     AssignReplicasToDirs,
@@ -299,6 +300,8 @@ Command: TypeAlias = (
     | BalanceLeaders
     | UpdateFeatures
     | AlterClientQuotas
+    | CreateAcls
+    | DeleteAcls
     | DrainBroker
     | EndBrokerMode
 )
@@ -323,5 +326,7 @@ CommandReply: TypeAlias = (
     | AlterPartitionReassignmentsReply
     | UpdateFeaturesReply
     | AlterClientQuotasReply
+    | CreateAclsReply
+    | DeleteAclsReply
     | BrokerModeReply
 )

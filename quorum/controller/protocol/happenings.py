@@ -340,6 +340,24 @@ class ClientQuotasChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class AclsCreated:
+    """ACLs were created. `first` shows some: `allow User:alice read on literal topic orders`."""
+
+    kind: ClassVar[str] = "acls created"
+    acls: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AclsDeleted:
+    """ACLs were deleted. `first` shows some."""
+
+    kind: ClassVar[str] = "acls deleted"
+    acls: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FeatureFinalized:
     """The cluster has agreed on the level of a feature."""
 
@@ -388,13 +406,16 @@ Happening: TypeAlias = (
     | TopicsDeleted
     | ConfigsChanged
     | ClientQuotasChanged
+    | AclsCreated
+    | AclsDeleted
     | FeatureFinalized
     | PartitionEpochsRaised
     | ControllerRegistered
 )
 
 FREQUENT: Final = (
-    TopicsCreated, PartitionsAdded, TopicsDeleted, ConfigsChanged, ClientQuotasChanged, IsrShrunk, IsrGrown, LeadersElected,
+    TopicsCreated, PartitionsAdded, TopicsDeleted, ConfigsChanged, ClientQuotasChanged, AclsCreated, AclsDeleted,
+    IsrShrunk, IsrGrown, LeadersElected,
     ReassignmentsAltered, ReassignmentsFinished, ReplicasAssigned,
 )  # fmt: skip
 """The kinds of which a client or a broker may cause any number."""

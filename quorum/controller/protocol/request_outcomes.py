@@ -30,6 +30,14 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset, Uuid, uuid_text
 from metadata_log.format.records import REMEMBERED_REPLY_BYTES_MAX, RequestOutcome
 from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.protocol.acl_commands import (
+    AclFilterResult,
+    AclResult,
+    CreateAcls,
+    CreateAclsReply,
+    DeleteAcls,
+    DeleteAclsReply,
+)
 from quorum.controller.protocol.commands import (
     Command,
     CommandReply,
@@ -82,11 +90,20 @@ class RequestIdentity(NamedTuple):
 _REST: Final = (ContinueTopics, ContinueConfigs, ContinueReassignments)
 _ROWS: Final = {
     result: attrgetter(*(each.name for each in fields(result)))
-    for result in (TopicResult, ConfigResult, ElectionResult, ReassignmentResult, FeatureResult, QuotaResult)
+    for result in (
+        TopicResult,
+        ConfigResult,
+        ElectionResult,
+        ReassignmentResult,
+        FeatureResult,
+        QuotaResult,
+        AclResult,
+        AclFilterResult,
+    )
 }
 """Functions that make plain rows of the results inside a reply."""
-_ROW_BYTES_MIN: Final = 4
-"""How many bytes a packed row has at least: the row itself, and three fields or more."""
+_ROW_BYTES_MIN: Final = 3
+"""How many bytes a packed row has at least: the row itself, and two fields or more."""
 
 
 def outcome_of(
@@ -163,6 +180,10 @@ def recalled(command: Command, outcome: RequestOutcome) -> CommandReply:
             return UpdateFeaturesReply(offset, _unpacked(outcome, FeatureResult))
         case AlterClientQuotas():
             return AlterClientQuotasReply(offset, _unpacked(outcome, QuotaResult))
+        case CreateAcls():
+            return CreateAclsReply(offset, _unpacked(outcome, AclResult))
+        case DeleteAcls():
+            return DeleteAclsReply(offset, _unpacked(outcome, AclFilterResult))
         case FenceBroker():
             return FenceBrokerReply(offset, command.broker_id)
         case UnregisterBroker():

@@ -1,1 +1,1 @@
-"""Decisions about the clients of brokers: their quotas, and what describes them (pure)."""
+"""Decisions about the clients of brokers: quotas and ACLs (pure)."""

@@ -12,7 +12,6 @@ Example. A request sets `producer_byte_rate` of user alice to 1,000,000, and of 
     3  The client sends the request again. Alice has this value already: the decision has no record.
 """
 
-import ipaddress
 import math
 from collections import Counter
 from typing import Final, NamedTuple
@@ -29,16 +28,13 @@ from quorum.controller.protocol.quota_commands import (
     QuotaResult,
 )
 from quorum.controller.protocol.topic_rules import Rejected
+from quorum.controller.rights.names import SHOWN_MAX, bad, check_address, check_name
 
 OPERATIONS_MAX: Final = 1_000
 """Maximum number of operations in one request, over all entities. Their records fit into one batch."""
 QUOTAS_MAX: Final = 50_000
 """Maximum number of quotas in the cluster."""
-NAME_BYTES_MAX: Final = 256
-"""Maximum size of an entity's name, in bytes of UTF-8."""
-
 ENTITY_TYPES: Final = ("user", "client-id", "ip")
-_SHOWN_MAX: Final = 60
 
 
 class QuotaKey(NamedTuple):
@@ -80,7 +76,7 @@ def alter_client_quotas(image: MetadataImage, command: AlterClientQuotas) -> Dec
     for entity, alteration in zip(entities, command.alterations, strict=True):
         try:
             if times[entity] > 1:
-                raise _bad("the request names this entity more than once")
+                raise bad("the request names this entity more than once")
             records += _altered(image, entity, alteration)
         except Rejected as e:
             results.append(QuotaResult(alteration.entity, e.code, f"{e.message}; nothing was done for this entity"))
@@ -107,10 +103,6 @@ def _by_type(part: QuotaEntity) -> str:
     return part.entity_type
 
 
-def _bad(text: str) -> Rejected:
-    return Rejected(ErrorCode.INVALID_REQUEST, text)
-
-
 def _check_total(image: MetadataImage, records: list[ClientQuota]) -> None:
     grown = sum([1 if each.value is not None else -1 for each in records if _is_new_or_gone(image, each)])
     if grown > 0 and len(image.quotas) + grown > QUOTAS_MAX:
@@ -131,7 +123,7 @@ def _altered(image: MetadataImage, entity: tuple[QuotaEntity, ...], alteration: 
     records = []
     for key, value in alteration.operations:
         if key in seen:
-            raise _bad(f"key {key[:_SHOWN_MAX]!r} is altered twice")
+            raise bad(f"key {key[:SHOWN_MAX]!r} is altered twice")
         seen.add(key)
         before = image.quotas.get((entity, key))
         if value is None:
@@ -149,38 +141,30 @@ def _altered(image: MetadataImage, entity: tuple[QuotaEntity, ...], alteration: 
 def _keys_of(entity: tuple[QuotaEntity, ...]) -> dict[str, QuotaKey]:
     """Checks an entity, and returns the keys that it may have. Raises Rejected."""
     if not entity:
-        raise _bad("the entity is empty: name a user, a client id, or an address")
+        raise bad("the entity is empty: name a user, a client id, or an address")
     types = [part.entity_type for part in entity]
     for part in entity:
         _check_part(part)
     if len(set(types)) < len(types):
-        raise _bad("the entity has a type twice")
+        raise bad("the entity has a type twice")
     if "ip" in types and len(types) > 1:
-        raise _bad("an address (ip) goes with no other part")
+        raise bad("an address (ip) goes with no other part")
     return IP_KEYS if types == ["ip"] else CLIENT_KEYS
 
 
 def _check_part(part: QuotaEntity) -> None:
     kind, name = part
     if kind not in ENTITY_TYPES:
-        raise _bad(f"there is no entity type {kind[:_SHOWN_MAX]!r}: the types are {', '.join(ENTITY_TYPES)}")
+        raise bad(f"there is no entity type {kind[:SHOWN_MAX]!r}: the types are {', '.join(ENTITY_TYPES)}")
     if name is None:
         return
-    if not name:
-        raise _bad(f"the name of the {kind} is empty; for the default leave the name out")
-    if len(name.encode(errors="surrogatepass")) > NAME_BYTES_MAX or not name.isprintable():
-        raise _bad(f"the name of the {kind} must have at most {NAME_BYTES_MAX} bytes, all printable")
+    check_name(f"the name of the {kind}", name, "; for the default leave the name out")
     if kind == "ip":
-        try:
-            plain = str(ipaddress.ip_address(name))
-        except ValueError:
-            raise _bad(f"{name[:_SHOWN_MAX]!r} is no IPv4 or IPv6 address") from None
-        if name != plain:
-            raise _bad(f"address {name[:_SHOWN_MAX]!r} has a shorter form: write {plain!r}")
+        check_address(name)
 
 
 def _unknown(key: str, keys: dict[str, QuotaKey]) -> Rejected:
-    return _bad(f"there is no quota {key[:_SHOWN_MAX]!r} of this entity: the keys are {', '.join(keys)}")
+    return bad(f"there is no quota {key[:SHOWN_MAX]!r} of this entity: the keys are {', '.join(keys)}")
 
 
 def _check_value(key: str, value: float, keys: dict[str, QuotaKey]) -> None:
@@ -188,8 +172,8 @@ def _check_value(key: str, value: float, keys: dict[str, QuotaKey]) -> None:
     if known is None:
         raise _unknown(key, keys)
     if not (value > 0 and math.isfinite(value)):
-        raise _bad(f"{key} is {value}: it must be greater than 0")
+        raise bad(f"{key} is {value}: it must be greater than 0")
     if known.is_whole and value != int(value):
-        raise _bad(f"{key} is {value}: it must be a whole number")
+        raise bad(f"{key} is {value}: it must be a whole number")
     if value > known.highest:
-        raise _bad(f"{key} is {value}: it must be at most {known.highest:.0f}")
+        raise bad(f"{key} is {value}: it must be at most {known.highest:.0f}")

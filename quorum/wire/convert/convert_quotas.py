@@ -20,7 +20,8 @@ from quorum.controller.rights.described_quotas import (
     describe_quotas,
     page_of,
 )
-from quorum.controller.rights.quotas import ENTITY_TYPES, NAME_BYTES_MAX, OPERATIONS_MAX
+from quorum.controller.rights.names import NAME_BYTES_MAX
+from quorum.controller.rights.quotas import ENTITY_TYPES, OPERATIONS_MAX
 from quorum.runtime.protocol.requests import ReadView
 from quorum.wire.convert import pages
 from quorum.wire.convert.errors import BadMessage, item_error

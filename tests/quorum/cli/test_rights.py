@@ -1,4 +1,4 @@
-"""`quorumctl quotas`: what is set is shown, a dry run changes nothing, and wrong usage sends nothing."""
+"""`quorumctl quotas` and `acls`: what is set is shown, a dry run changes nothing, and wrong usage sends nothing."""
 
 import pytest
 
@@ -45,3 +45,51 @@ async def test_a_quota_is_set_shown_and_removed(run: Run, node: FakeNode) -> Non
 )
 async def test_wrong_usage_of_quotas_sends_nothing(run: Run, wrong: tuple[str, ...]) -> None:
     assert (await run("quotas", *wrong)).exit_code == 2
+
+
+async def test_acls_are_created_found_and_deleted(run: Run, node: FakeNode) -> None:
+    """One ACL for each principal, operation and resource; a dry run changes nothing; a repetition is no error."""
+    new = ("acls", "add", "--allow", "User:alice", "--operation", "read", "--operation", "alter-configs")
+    on = ("--resource", "topic:app-", "--prefixed")
+    assert (await run(*new, *on, "--dry-run")).exit_code == 0 and not node.cluster.image.acls
+    for _ in range(2):
+        assert (await run(*new, *on)).exit_code == 0
+    of_bob = ("--deny", "User:bob", "--operation", "all", "--resource", "cluster", "--host", "10.0.0.9")
+    assert (await run("acls", "add", *of_bob)).exit_code == 0
+    assert len(node.cluster.image.acls) == 3
+
+    shown = (await run("acls", "list", "--principal", "User:bob", "-o", "json")).document["acls"]
+    assert shown == [
+        {
+            "resource_type": "cluster", "resource_name": "kafka-cluster", "pattern_type": "literal", "principal": "User:bob",
+            "host": "10.0.0.9", "operation": "all", "permission": "deny",
+        }
+    ]  # fmt: skip
+    for pattern, count in (("match", 2), ("any", 0)):
+        found = await run("acls", "list", "--resource", "topic:app-1", "--pattern-type", pattern, "-o", "json")
+        assert len(found.document["acls"]) == count
+
+    removal = ("acls", "remove", "--resource", "topic", "--operation", "read", "-o", "json")
+    dry = await run(*removal, "--dry-run")
+    assert [each["result"] for each in dry.document["results"]] == ["would be deleted"]
+    assert len(node.cluster.image.acls) == 3
+    assert (await run(*removal)).exit_code == 0 and len(node.cluster.image.acls) == 2
+    assert (await run("acls", "remove", "--all")).exit_code == 0 and not node.cluster.image.acls
+    refused = await run("acls", "add", "--allow", "alice", "--operation", "read", "--resource", "topic:orders")
+    assert refused.exit_code == 1 and "write User:alice" in refused.stdout
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("add", "--operation", "read", "--resource", "topic:a"),
+        ("add", "--allow", "User:a", "--operation", "read", "--resource", "topic"),
+        ("add", "--allow", "User:a", "--operation", "read", "--resource", "queue:a"),
+        ("add", "--allow", "User:a", "--operation", "any", "--resource", "topic:a"),
+        ("remove",),
+        ("remove", "--all", "--principal", "User:a"),
+        ("list", "--resource", "topic:"),
+    ],
+)
+async def test_wrong_usage_of_acls_sends_nothing(run: Run, wrong: tuple[str, ...]) -> None:
+    assert (await run("acls", *wrong)).exit_code == 2

@@ -30,6 +30,7 @@ from metadata_log.format.records import (
 )
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.metadata_image import MetadataImage, Provenance
+from quorum.controller.protocol.acl_commands import AclBinding, AclFilter, CreateAcls, DeleteAcls
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AlterPartition,
@@ -202,6 +203,21 @@ QUOTA_PART: Final = st.builds(
 )
 QUOTA_ALTERATION: Final = st.builds(QuotaAlteration, some(QUOTA_PART, 3), some(QUOTA_OPERATION))
 
+ACL_NUMBER: Final = st.one_of(st.integers(0, 15), ANY_NUMBER)
+ACL_NAME: Final = st.one_of(st.sampled_from(["*", "orders", "User:alice", "kafka-cluster", "::1"]), ANY_TEXT)
+ACL: Final = st.one_of(
+    st.builds(
+        AclBinding, st.just(2), ACL_NAME, st.integers(3, 4), st.just("User:alice"), st.just("*"), st.integers(2, 8),
+        st.integers(2, 3),
+    ),
+    st.builds(AclBinding, ACL_NUMBER, ACL_NAME, ACL_NUMBER, ACL_NAME, ACL_NAME, ACL_NUMBER, ACL_NUMBER),
+)  # fmt: skip
+ACL_NAMED: Final = st.one_of(st.none(), ACL_NAME)
+ACL_FILTER: Final = st.one_of(
+    st.just(AclFilter()),
+    st.builds(AclFilter, ACL_NUMBER, ACL_NAMED, ACL_NUMBER, ACL_NAMED, ACL_NAMED, ACL_NUMBER, ACL_NUMBER),
+)
+
 
 def epoch_of(image: MetadataImage) -> st.SearchStrategy[int]:
     """A broker's epoch, or any number."""
@@ -310,6 +326,8 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
         st.builds(BalanceLeaders),
         st.builds(BootstrapFeatures, COUNT),
         st.builds(UpdateFeatures, some(UPDATE), st.booleans()),
+        st.builds(CreateAcls, some(ACL), st.booleans()),
+        st.builds(DeleteAcls, some(ACL_FILTER), st.booleans()),
         st.builds(AlterClientQuotas, some(QUOTA_ALTERATION), st.booleans()),
     )  # fmt: skip
 
@@ -321,6 +339,7 @@ HAPPENINGS_MAX: Final = 4
 CLIENTS: Final = (
     CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, ElectLeaders, AlterPartitionReassignments, FenceBroker,
     UnregisterBroker, UpdateFeatures, DrainBroker, EndBrokerMode, AlterClientQuotas,
+    CreateAcls, DeleteAcls,
 )  # fmt: skip
 """Requests that may have an id."""
 

@@ -16,6 +16,7 @@ from metadata_log.format.records import (
     RegisterBroker,
 )
 from quorum.controller.protocol import happenings as told
+from quorum.controller.protocol.acl_commands import CreateAcls, DeleteAcls
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AlterPartition,
@@ -335,7 +336,7 @@ TELLING: Final = {
     RegisterBrokerCommand, BrokerContact,
     FenceExpiredBrokers, FenceBroker, ReportDeath, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
     RegisterControllerCommand, AlterPartition, ElectLeaders, BalanceLeaders, AlterPartitionReassignments,
-    ContinueReassignments, UpdateFeatures, AlterClientQuotas, RaiseEpochs, ContinueRaise,
+    ContinueReassignments, UpdateFeatures, AlterClientQuotas, RaiseEpochs, ContinueRaise, CreateAcls, DeleteAcls,
     DrainBroker, EndBrokerMode, AssignReplicasToDirs, ContinueDirectoryLoss,
 }  # fmt: skip
 """Commands whose records are told: `test_any_command` holds all of them to it."""

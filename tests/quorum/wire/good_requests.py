@@ -166,6 +166,25 @@ def _brokers_and_partitions() -> dict[str, Any]:
                 )
             ],
         ),
+        "DescribeAcls": admin_pb2.DescribeAclsRequest(context=CONTEXT, filter=admin_pb2.AclFilter(resource_name="x")),
+        "CreateAcls": admin_pb2.CreateAclsRequest(
+            context=CONTEXT,
+            acls=[
+                admin_pb2.AclBinding(
+                    resource_type="TOPIC",
+                    resource_name="orders",
+                    pattern_type="LITERAL",
+                    principal="User:alice",
+                    host="*",
+                    operation="READ",
+                    permission_type="ALLOW",
+                )
+            ],
+        ),
+        "DeleteAcls": admin_pb2.DeleteAclsRequest(
+            context=CONTEXT,
+            filters=[admin_pb2.AclFilter(resource_name="orders", principal="User:alice", host="*")],
+        ),
         "DescribeClientQuotas": admin_pb2.DescribeClientQuotasRequest(
             context=CONTEXT,
             components=[admin_pb2.DescribeClientQuotasRequest.Component(entity_type="user", match="ANY")],

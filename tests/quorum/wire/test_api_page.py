@@ -23,6 +23,8 @@ NEED_A_STATE: Final = {
     "VoterService.UpdateVoter": {"BROKER_NOT_AVAILABLE"},
     "VoterService.RegisterController": {"BROKER_NOT_AVAILABLE"},
     "AdminService.UpdateFeatures": {"FEATURE_UPDATE_FAILED"},
+    "AdminService.CreateAcls": {"POLICY_VIOLATION"},
+    "AdminService.DeleteAcls": {"POLICY_VIOLATION"},
     "AdminService.AlterClientQuotas": {"POLICY_VIOLATION"},
     "AdminService.DeleteTopics": {"POLICY_VIOLATION", "TOPIC_DELETION_DISABLED"},
     "AdminService.IncrementalAlterConfigs": {"POLICY_VIOLATION"},

@@ -10,6 +10,7 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, client_pb2
 
 from metadata_log.format.records import QuotaEntity
 from metaquorum import AdminClient, Incomplete
+from quorum.controller.protocol.acl_commands import AclBinding, CreateAcls
 from quorum.controller.protocol.quota_commands import AlterClientQuotas, QuotaAlteration, QuotaOperation
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.topics.described_configs import EFFECTIVE_PAGE_MAX, RESOURCES_PAGE_MAX
@@ -55,6 +56,7 @@ def test_every_read_is_paged_in_one_way() -> None:
         "ListPartitions",
         "ListPartitionReassignments",
         "DescribeClientQuotas",
+        "DescribeAcls",
         "Metadata",
         "ClusterStatus",
         "Configs",
@@ -76,6 +78,7 @@ LISTS: dict[str, Callable[[AdminClient, int], AsyncIterator[Any]]] = {
     "brokers": lambda client, size: client.brokers(size),
     "reassignments": lambda client, size: client.reassignments(size),
     "quotas": lambda client, size: client.client_quotas(page_size=size),
+    "ACLs": lambda client, size: client.acls(page_size=size),
 }
 
 
@@ -88,6 +91,7 @@ async def test_pages_of_any_size_together_are_the_whole_list(client: AdminClient
     node.cluster.run(AlterPartitionReassignments(tuple(moved)))
     quota = (QuotaOperation("producer_byte_rate", 1.0),)
     node.cluster.run(AlterClientQuotas(tuple(QuotaAlteration((QuotaEntity("user", name),), quota) for name in NAMES)))
+    node.cluster.run(CreateAcls(tuple(AclBinding(2, name, 3, "User:alice", "*", 3, 3) for name in NAMES)))
     whole = [each.SerializeToString() async for each in LISTS[what](client, 0)]
     assert len(whole) == {"brokers": 4, "partitions": 15}.get(what, 5)
     for page_size in (1, 2, 3, 4, 7, 1 << 30):
