@@ -136,11 +136,15 @@ class PackedStates(Sequence[PartitionState]):
 
     # --- without making states ---
 
+    def may_have_replica_on(self, broker_id: NodeId) -> bool:
+        """Return False if no partition of the run has a replica on the broker; True may be wrong (`may_have`)."""
+        return may_have(self._record.lists[0].numbers, broker_id)
+
     def places_on(self, broker_id: NodeId, start: int, stop: int) -> Iterator[int]:
         """Return the places between `start` and `stop` (exclusive) with a replica on the broker, counted from `start`."""
         column = self._record.lists[0]
         sizes = column.sizes
-        if not any(sizes[1:]) or not may_have(column.numbers, broker_id):
+        if not any(sizes[1:]) or not self.may_have_replica_on(broker_id):
             return iter(())
         if len(sizes) != 1 + sizes[0]:
             replicas = enumerate(lists_between(column, start, stop))

@@ -123,10 +123,26 @@ class TopicImage:
         """Return True if any partition names the broker as a replica."""
         index = self.index
         if index is None:
-            return next(self.partitions_on(broker_id), None) is not None
+            return self._find(broker_id)
         half = len(index) // 2
         place = bisect_left(index, broker_id, 0, half)
         return place < half and index[place] == broker_id
+
+    def _find(self, broker_id: NodeId) -> bool:
+        """Search the replicas, each packed run once for all its chunks: a walk asks thousands of topics at once."""
+        run: PackedStates | None = None
+        may_find = False
+        for chunk in self.chunks:
+            if not isinstance(chunk, PackedChunk):
+                if any(broker_id in state[REPLICAS] for state in chunk):
+                    return True
+                continue
+            if chunk.packed is not run:
+                run = chunk.packed
+                may_find = run.may_have_replica_on(broker_id)
+            if (may_find or chunk.changed) and next(chunk.places_on(broker_id), None) is not None:
+                return True
+        return False
 
     def partitions_on(self, broker_id: NodeId) -> Iterator[int]:
         """Return the numbers of the partitions that name the broker as a replica, ascending."""

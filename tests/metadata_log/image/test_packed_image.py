@@ -7,7 +7,7 @@ import pytest
 
 from metadata_log.format import packed_states
 from metadata_log.format.codec import decode_record, encode_record
-from metadata_log.format.columns import pack_numbers
+from metadata_log.format.columns import may_have, pack_numbers
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.packed_states import packed_run_of
 from metadata_log.format.partition_runs import PartitionRun, columns_of
@@ -19,7 +19,7 @@ from metadata_log.image.packed_chunk import CHANGED_MAX, PackedChunk
 from metadata_log.image.replay import Loading
 from metadata_log.image.topic_image import TopicImage
 from tests.metadata_log.image.histories import History, broker, uuid
-from tests.metadata_log.image.test_partition_runs import loaded
+from tests.metadata_log.image.test_partition_runs import loaded, partition
 
 A = uuid(1)
 END = Provenance(900, 3, 7)
@@ -122,6 +122,31 @@ def test_changes_and_new_partitions_on_packed_chunks(seed: int) -> None:
         eager, packed = replayed(eager, records), replayed(packed, records)
         assert_same(packed, eager)
         assert [*before.canonical_records()] == unchanged, "an image never changes"
+
+
+def test_a_broker_without_replicas_costs_one_search_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A walk of the broker asks 5,000 topics in one turn of the event loop. Here 1,000 partitions are 16 chunks of one run."""
+    searched: list[int] = []
+
+    def search(data: bytes, number: int) -> bool:
+        searched.append(number)
+        return may_have(data, number)
+
+    monkeypatch.setattr(packed_states, "may_have", search)
+    topic = topic_of(load(packed_pieces(large(1_000))))
+    assert not topic.has_replica_on(99) and searched == [99]
+    assert topic.has_replica_on(3)
+
+
+def test_a_replica_that_has_moved_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The packed run still names the old replica, and does not name the new one."""
+    monkeypatch.setattr(packed_states, "PACKED_MIN", 1)
+    brokers = [broker(n, broker_epoch=n) for n in (1, 2)]
+    packed = load(packed_pieces(loaded([*brokers, Topic("a", A), partition(A, 0, (1,))])))
+    moved = topic_of(replayed(packed, [PartitionChange(A, 0, isr=(2,), leader=2, replicas=(2,))]))
+    assert isinstance(moved.chunks[0], PackedChunk) and moved.index is None
+    assert moved.has_replica_on(2) and not moved.has_replica_on(1)
+    assert moved.replica_counts() == {2: 1}
 
 
 def test_a_chunk_with_many_changes_is_unpacked() -> None:
