@@ -20,6 +20,7 @@ from clients.consumer.config import ConsumerConfig
 from clients.consumer.consumer_core import ConsumerCore
 from clients.consumer.effects import AskEpochs, AskOffsets, Cancel, Effect, Fetch, SawEpoch, Stale, Warn
 from clients.consumer.offset_query import OffsetQuery
+from clients.consumer.partition_names import parse_partition
 from clients.consumer.positions import Position, PositionStore, StoredPosition
 from clients.consumer.records import ConsumerRecord
 from clients.consumer_calls import asked
@@ -156,9 +157,13 @@ class Consumer:
     # --- what to read ------------------------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
-        """Reads exactly these partitions. A new one begins at its stored position, or else where `auto_offset_reset` says."""
+        """Reads exactly these partitions. A new one begins at its stored position, or else where `auto_offset_reset` says.
+
+        Raises:
+            ValueError: an entry is no topic with a number, such as ("orders", 0). Nothing was changed.
+        """
         self._check_runs()
-        self._core.assign(TopicPartition(*each) for each in partitions)
+        self._core.assign([parse_partition(each) for each in partitions])
         self._interest_ms = None
         assert self._watch is not None
         self._watch.look_for(self._core.assigned)

@@ -42,6 +42,8 @@ from service_kit.rpc.dial import Dialer
 
 IDLE_MS: Final = 60_000
 """Maximum time between two turns."""
+TURN_MS: Final = 10
+"""How long a program that enqueues without a wait keeps all other tasks waiting, at most."""
 ID_TIMEOUT_MS: Final = 5_000
 """How long one broker may take to give a producer id, before the next broker is asked."""
 
@@ -109,6 +111,8 @@ class Producer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._flushes: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._closed_because: str | None = None
+        self._turn_ms = 0
+        """The time of the last turn of the event loop that `enqueue` knows of."""
         self._unsubscribe: Callable[[], None] = lambda: None
 
     # --- life --------------------------------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ class Producer:
 
         Raises:
             SendError: the record was not delivered. `may_have_been_written` says if it may be in the log.
-            ValueError: `partition` is negative.
+            ValueError: `partition` is negative, or `topic` is no text.
             LogFormatError: key, value or headers are not bytes, or too many. (A ValueError.)
         """
         sent = await self.enqueue(
@@ -222,6 +226,13 @@ class Producer:
         sent: Sent = self._loop.create_future()
         if self._core.enqueue(TopicPartition(topic, partition), packed, timestamp_ms, sent, now_ms):
             self._wake.set()
+        if now_ms >= self._turn_ms + TURN_MS:
+            self._turn_ms = now_ms
+            try:
+                await asyncio.sleep(0)  # behind the record, so that no later caller overtakes this one
+            except asyncio.CancelledError:
+                sent.cancel()  # the record stays, and nobody waits for its end
+                raise
         return sent
 
     async def flush(self) -> None:

@@ -125,7 +125,13 @@ class ClientMetadata:
     # --- interest ----------------------------------------------------------------------------------------------------
 
     def add(self, topic: str, now_ms: int) -> None:
-        """Adds a topic of interest, or extends its interest, for `topic_expiry_ms` from now."""
+        """Adds a topic of interest, or extends its interest, for `topic_expiry_ms` from now.
+
+        Raises:
+            ValueError: `topic` is no text. One such name would break the requests for all other topics.
+        """
+        if not isinstance(topic, str):
+            raise ValueError(f"{topic!r:.80} is no topic: a name is text")
         is_known = topic in self._expiry_ms or (self._all_topics and topic in self.cluster.topics)
         if not is_known:
             self._new_topics.add(topic)

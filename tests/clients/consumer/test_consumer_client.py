@@ -374,6 +374,19 @@ async def test_a_seek_a_pause_and_an_end_can_be_had_by_name() -> None:
             consumer.seek_to_time(-1)
 
 
+@pytest.mark.parametrize("wrong", ["t1", ("t1",), (b"orders", 0), ("orders", "0"), ("orders", -1), ("orders", True), 7])
+async def test_an_assignment_names_topics_and_numbers(wrong: object) -> None:
+    """Otherwise "t1" is taken for partition "1" of topic "t", and the metadata client breaks much later."""
+    program = Program()
+    program.append("a")
+    async with program.consumer() as consumer:
+        with pytest.raises(ValueError, match="is no partition: give a topic and a number"):
+            consumer.assign([key(), wrong])  # type: ignore[list-item]
+        assert consumer.assignment == ()
+        consumer.assign([(TOPIC, 0)])
+        assert await program.poll(consumer) == ["a"]
+
+
 async def test_a_seek_cancels_the_parked_fetch() -> None:
     program = Program()
     program.append("a")

@@ -358,6 +358,17 @@ async def test_a_topic_with_an_impossible_name_is_refused_at_once() -> None:
         assert isinstance(error, TopicNotKnown) and error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+async def test_a_topic_that_is_no_text_is_refused_and_harms_no_other_caller() -> None:
+    world = World()
+    async with world.producer() as producer:
+        with pytest.raises(ValueError, match="b'orders' is no topic: a name is text"):
+            await producer.send(b"orders", b"x")  # type: ignore[arg-type]
+        assert world.client is not None
+        with pytest.raises(ValueError, match="is no topic"):
+            world.client.want([b"orders"])  # type: ignore[list-item]
+        assert (await world.end(producer.send("orders", b"x"))).offset == 0
+
+
 async def test_a_record_that_is_too_large_or_not_bytes_is_refused_at_once() -> None:
     world = World()
     async with world.producer(max_request_size=1_000) as producer:
@@ -368,6 +379,19 @@ async def test_a_record_that_is_too_large_or_not_bytes_is_refused_at_once() -> N
         with pytest.raises(LogFormatError):
             await producer.send("orders", b"v", headers=[("name", b"")] * (HEADERS_MAX + 1))
     assert not world.calls.requests
+
+
+async def test_a_program_that_enqueues_without_a_wait_leaves_the_loop_its_turns() -> None:
+    """The first records are on their way long before the buffer is full, and a signal is heard."""
+    world = World()
+    async with world.producer() as producer:
+        await world.end(producer.send("orders", b"first"))
+        for number in range(100):
+            world.clock.work(1)
+            await producer.enqueue("orders", b"%d" % number)
+        assert len(world.calls.requests) >= 3
+        await world.end(producer.flush())
+    assert world.log() == [b"first", *(b"%d" % number for number in range(100))]
 
 
 async def test_a_full_buffer_holds_the_callers_until_there_is_room_in_their_order() -> None:
