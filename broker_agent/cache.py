@@ -23,7 +23,7 @@ from broker_agent.rights.authorizer import Authorizer
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, Epoch, NodeId, Offset, Uuid
 from metadata_log.format.partition_state import PartitionState
-from metadata_log.format.records import RegisterBroker
+from metadata_log.format.records import RegisterBroker, UserScramCredential
 from metadata_log.image.changes import Changes
 from metadata_log.image.log_directories import offline_replicas
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage
@@ -120,6 +120,11 @@ class MetadataView:
     def ip_quota(self, key: str, address: str) -> float | None:
         """The quota `key` that holds for an address; None if there is none."""
         return quotas.ip_quota(self.image, key, address)
+
+    def scram_credential(self, user: str, mechanism: int) -> UserScramCredential | None:
+        """The data that check a login. Kafka's numbers: 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512. None: no such credential."""
+        found: UserScramCredential | None = self.image.scram_credentials.get((user, mechanism))
+        return found
 
     def authorizer(self) -> Authorizer:
         """The ACLs of this view, for questions about rights. Made at the first call after an ACL has changed: O(ACLs)."""

@@ -306,6 +306,29 @@ class AdminClient(Calls):
             for acl in page.acls:
                 yield acl
 
+    # --- users -----------------------------------------------------------------------------------------------------
+
+    async def alter_user_scram_credentials(
+        self, alterations: Iterable[admin_pb2.ScramAlteration], *, validate_only: bool = False
+    ) -> admin_pb2.AlterUserScramCredentialsResponse:
+        """Sets and removes SCRAM credentials (`clients.scram` makes them). Each alteration has a result of its own."""
+        request = admin_pb2.AlterUserScramCredentialsRequest(alterations=alterations, validate_only=validate_only)
+        return await self.call(request, admin_pb2.AlterUserScramCredentialsResponse)
+
+    async def describe_user_scram_credentials(
+        self, page_size: int = 0, page_token: bytes = b""
+    ) -> admin_pb2.DescribeUserScramCredentialsResponse:
+        """Returns one page of the users with SCRAM credentials."""
+        request = admin_pb2.DescribeUserScramCredentialsRequest(page_size=page_size, page_token=page_token)
+        return await self.call(request, admin_pb2.DescribeUserScramCredentialsResponse)
+
+    async def scram_users(self, page_size: int = 0) -> AsyncIterator[admin_pb2.DescribedUser]:
+        """Yields the users with SCRAM credentials by name, without secrets."""
+        request = admin_pb2.DescribeUserScramCredentialsRequest(page_size=page_size)
+        async for page in self.pages(request, admin_pb2.DescribeUserScramCredentialsResponse):
+            for user in page.users:
+                yield user
+
     # --- brokers ---------------------------------------------------------------------------------------------------
 
     async def list_brokers(self, page_size: int = 0, page_token: bytes = b"") -> admin_pb2.ListBrokersResponse:

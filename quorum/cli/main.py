@@ -30,6 +30,7 @@ _COMMANDS = {
     "snapshot": "quorum.cli.commands.snapshot:snapshot",
     "storage": "quorum.cli.commands.storage:storage",
     "topics": "quorum.cli.commands.topics.topics:topics",
+    "users": "quorum.cli.commands.rights.users:users",
     "version": "quorum.cli.version:version",
 }
 

@@ -38,7 +38,6 @@ from quorum.controller.partitions.epoch_raise import raise_epochs
 from quorum.controller.partitions.leadership.balancing import Balancing
 from quorum.controller.partitions.leadership.elections import elect_leaders
 from quorum.controller.partitions.reassignment.reassignments import alter_reassignments
-from quorum.controller.protocol.acl_commands import CreateAcls, DeleteAcls
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AlterPartition,
@@ -62,11 +61,14 @@ from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLe
 from quorum.controller.protocol.epoch_commands import ContinueRaise, RaiseEpochs
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
-from quorum.controller.protocol.quota_commands import AlterClientQuotas
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, ContinueReassignments
+from quorum.controller.protocol.rights.acl_commands import CreateAcls, DeleteAcls
+from quorum.controller.protocol.rights.quota_commands import AlterClientQuotas
+from quorum.controller.protocol.rights.scram_commands import AlterUserScramCredentials
 from quorum.controller.protocol.topic_commands import ContinueTopics, CreatePartitions, CreateTopics, DeleteTopics
 from quorum.controller.rights.acls import create_acls, delete_acls
 from quorum.controller.rights.quotas import alter_client_quotas
+from quorum.controller.rights.scram import alter_scram_credentials
 from quorum.controller.topics.configs import alter_configs
 from quorum.controller.topics.topic_commands import Topics
 
@@ -95,6 +97,7 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     AlterClientQuotas,
     CreateAcls,
     DeleteAcls,
+    AlterUserScramCredentials,
     BootstrapFeatures,
     RaiseEpochs,
     ContinueRaise,
@@ -192,8 +195,10 @@ class Controller:
                 return raise_epochs(image, command, self.config)
             case UpdateFeatures():
                 return update_features(image, command, self.config)
-            case BootstrapFeatures() | RegisterControllerCommand() | AlterClientQuotas() | CreateAcls() | DeleteAcls():
+            case BootstrapFeatures() | RegisterControllerCommand():
                 return _by_image(image, command)
+            case AlterClientQuotas() | CreateAcls() | DeleteAcls() | AlterUserScramCredentials():
+                return _of_rights(image, command)
             case _:
                 assert_never(command)
 
@@ -270,21 +275,25 @@ class Controller:
         )
 
 
-def _by_image(
-    image: MetadataImage,
-    command: BootstrapFeatures | RegisterControllerCommand | AlterClientQuotas | CreateAcls | DeleteAcls,
-) -> Decision:
+def _by_image(image: MetadataImage, command: BootstrapFeatures | RegisterControllerCommand) -> Decision:
     """Decides a command that uses neither config, time nor soft state."""
+    if isinstance(command, BootstrapFeatures):
+        return bootstrap_features(image, command)
+    return register_controller(image, command)
+
+
+def _of_rights(
+    image: MetadataImage, command: AlterClientQuotas | CreateAcls | DeleteAcls | AlterUserScramCredentials
+) -> Decision:
+    """Decides a command about the clients of brokers, from the image alone."""
     match command:
-        case BootstrapFeatures():
-            return bootstrap_features(image, command)
-        case RegisterControllerCommand():
-            return register_controller(image, command)
         case AlterClientQuotas():
             return alter_client_quotas(image, command)
         case CreateAcls():
             return create_acls(image, command)
         case DeleteAcls():
             return delete_acls(image, command)
+        case AlterUserScramCredentials():
+            return alter_scram_credentials(image, command)
         case _:
             assert_never(command)

@@ -31,6 +31,7 @@ from quorum.wire.convert import convert_membership as membership
 from quorum.wire.convert import convert_quotas as quotas
 from quorum.wire.convert import convert_reads as reads
 from quorum.wire.convert import convert_reassignments as moves
+from quorum.wire.convert import convert_scram as scram
 from quorum.wire.convert import pages
 from quorum.wire.convert.convert_skips import from_skip_request, to_skip_response
 from quorum.wire.snapshot_hashes import SnapshotHashes
@@ -284,6 +285,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Submitted("UpdateFeatures", features.from_update_features, features.to_update_features_response),
     Submitted("CreateAcls", acls.from_create_acls, acls.to_create_acls_response),
     Submitted("DeleteAcls", acls.from_delete_acls, acls.to_delete_acls_response),
+    Submitted("AlterUserScramCredentials", scram.from_alter_credentials, scram.to_alter_credentials_response),
     Submitted("AlterClientQuotas", quotas.from_alter_quotas, quotas.to_alter_quotas_response),
     Submitted(
         "FenceBroker",
@@ -317,6 +319,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Viewed("ListPartitionReassignments", _list_reassignments),
     Viewed("DescribeFeatures", features.describe_features),
     Counted("DescribeAcls", acls.find_acls, acls.describe_acls_page),
+    Counted("DescribeUserScramCredentials", scram.find_users, scram.describe_users_page),
     Counted("DescribeClientQuotas", quotas.find_quotas, quotas.describe_quotas_page),
     Counted("ListBrokers", _count_partitions, _list_brokers),
     Counted(

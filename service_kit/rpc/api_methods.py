@@ -49,6 +49,8 @@ ADMIN: Final[Mapping[str, Kind]] = {
     "DescribeAcls": Kind.READ,
     "CreateAcls": Kind.CHANGE_ONCE,
     "DeleteAcls": Kind.CHANGE_ONCE,
+    "DescribeUserScramCredentials": Kind.READ,
+    "AlterUserScramCredentials": Kind.CHANGE_ONCE,
     "ListBrokers": Kind.READ,
     "FenceBroker": Kind.CHANGE_ONCE,
     "UnfenceBroker": Kind.CHANGE_ONCE,

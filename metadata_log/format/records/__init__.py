@@ -25,8 +25,7 @@ legacy and ZooKeeper ones. Types from 64 on are control records: they are for th
 Each record needs a level of the feature `metadata.version` (`levels`). A controller writes no record above the level of its
 image, so that an older release in the same cluster reads everything.
 
-Replay and snapshots support all types, but this release never writes some of them: SCRAM credentials, delegation tokens and
-`NoOp`.
+Replay and snapshots support all types, but this release never writes delegation tokens and `NoOp`.
 """
 
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""Records of security: ACLs, SCRAM credentials and delegation tokens. This release writes no SCRAM credentials and tokens."""
+"""Records of security: ACLs, SCRAM credentials and delegation tokens. This release writes no tokens."""
 
 from typing import NamedTuple
 

@@ -10,6 +10,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class ScramMechanism(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SCRAM_MECHANISM_UNSPECIFIED: _ClassVar[ScramMechanism]
+    SCRAM_SHA_256: _ClassVar[ScramMechanism]
+    SCRAM_SHA_512: _ClassVar[ScramMechanism]
+
 class PartitionCondition(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     PARTITION_CONDITION_UNSPECIFIED: _ClassVar[PartitionCondition]
@@ -19,6 +25,9 @@ class PartitionCondition(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     AT_MIN_ISR: _ClassVar[PartitionCondition]
     NOT_PREFERRED_LEADER: _ClassVar[PartitionCondition]
     OFFLINE_REPLICAS: _ClassVar[PartitionCondition]
+SCRAM_MECHANISM_UNSPECIFIED: ScramMechanism
+SCRAM_SHA_256: ScramMechanism
+SCRAM_SHA_512: ScramMechanism
 PARTITION_CONDITION_UNSPECIFIED: PartitionCondition
 UNDER_REPLICATED: PartitionCondition
 UNAVAILABLE: PartitionCondition
@@ -957,6 +966,92 @@ class DeleteAclsResponse(_message.Message):
     offset: int
     results: _containers.RepeatedCompositeFieldContainer[DeleteAclsResult]
     def __init__(self, offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[DeleteAclsResult, _Mapping]]] = ...) -> None: ...
+
+class DescribeUserScramCredentialsRequest(_message.Message):
+    __slots__ = ("context", "page_size", "page_token")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    page_size: int
+    page_token: bytes
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
+
+class DescribedScramCredential(_message.Message):
+    __slots__ = ("mechanism", "iterations")
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    mechanism: ScramMechanism
+    iterations: int
+    def __init__(self, mechanism: _Optional[_Union[ScramMechanism, str]] = ..., iterations: _Optional[int] = ...) -> None: ...
+
+class DescribedUser(_message.Message):
+    __slots__ = ("user", "credentials")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIALS_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    credentials: _containers.RepeatedCompositeFieldContainer[DescribedScramCredential]
+    def __init__(self, user: _Optional[str] = ..., credentials: _Optional[_Iterable[_Union[DescribedScramCredential, _Mapping]]] = ...) -> None: ...
+
+class DescribeUserScramCredentialsResponse(_message.Message):
+    __slots__ = ("as_of_offset", "users", "next_page_token", "local")
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    as_of_offset: int
+    users: _containers.RepeatedCompositeFieldContainer[DescribedUser]
+    next_page_token: bytes
+    local: LocalView
+    def __init__(self, as_of_offset: _Optional[int] = ..., users: _Optional[_Iterable[_Union[DescribedUser, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
+
+class ScramCredential(_message.Message):
+    __slots__ = ("iterations", "salt", "stored_key", "server_key")
+    ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    SALT_FIELD_NUMBER: _ClassVar[int]
+    STORED_KEY_FIELD_NUMBER: _ClassVar[int]
+    SERVER_KEY_FIELD_NUMBER: _ClassVar[int]
+    iterations: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    def __init__(self, iterations: _Optional[int] = ..., salt: _Optional[bytes] = ..., stored_key: _Optional[bytes] = ..., server_key: _Optional[bytes] = ...) -> None: ...
+
+class ScramAlteration(_message.Message):
+    __slots__ = ("user", "mechanism", "credential")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    mechanism: ScramMechanism
+    credential: ScramCredential
+    def __init__(self, user: _Optional[str] = ..., mechanism: _Optional[_Union[ScramMechanism, str]] = ..., credential: _Optional[_Union[ScramCredential, _Mapping]] = ...) -> None: ...
+
+class AlterUserScramCredentialsRequest(_message.Message):
+    __slots__ = ("context", "alterations", "validate_only")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    ALTERATIONS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    alterations: _containers.RepeatedCompositeFieldContainer[ScramAlteration]
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., alterations: _Optional[_Iterable[_Union[ScramAlteration, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class ScramResult(_message.Message):
+    __slots__ = ("user", "error")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    error: _common_pb2.Error
+    def __init__(self, user: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ...) -> None: ...
+
+class AlterUserScramCredentialsResponse(_message.Message):
+    __slots__ = ("offset", "results")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    results: _containers.RepeatedCompositeFieldContainer[ScramResult]
+    def __init__(self, offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[ScramResult, _Mapping]]] = ...) -> None: ...
 
 class DescribePartitionHealthRequest(_message.Message):
     __slots__ = ("context", "limit")

@@ -145,6 +145,16 @@ class AdminServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DeleteAclsRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DeleteAclsResponse.FromString,
                 _registered_method=True)
+        self.DescribeUserScramCredentials = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/DescribeUserScramCredentials',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.FromString,
+                _registered_method=True)
+        self.AlterUserScramCredentials = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/AlterUserScramCredentials',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterUserScramCredentialsResponse.FromString,
+                _registered_method=True)
         self.ListBrokers = channel.unary_unary(
                 '/quorum_rpc.v1.AdminService/ListBrokers',
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ListBrokersRequest.SerializeToString,
@@ -406,6 +416,22 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeUserScramCredentials(self, request, context):
+        """Lists the users with SCRAM credentials by name, without secrets, in pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterUserScramCredentials(self, request, context):
+        """Sets and removes SCRAM credentials of users (KIP-554). The client makes the keys from the password, which it does
+        not send. metaquorum's own services ask no credential: brokers with data of their own do. Errors: POLICY_VIOLATION
+        (the cluster would have more than 50,000 credentials). Errors of an alteration: INVALID_REQUEST.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListBrokers(self, request, context):
         """Lists all registered brokers by id, in pages.
         """
@@ -653,6 +679,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteAcls,
                     request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DeleteAclsRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DeleteAclsResponse.SerializeToString,
+            ),
+            'DescribeUserScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeUserScramCredentials,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.SerializeToString,
+            ),
+            'AlterUserScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterUserScramCredentials,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterUserScramCredentialsRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterUserScramCredentialsResponse.SerializeToString,
             ),
             'ListBrokers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListBrokers,
@@ -1230,6 +1266,60 @@ class AdminService(object):
             '/quorum_rpc.v1.AdminService/DeleteAcls',
             quorum__rpc_dot_v1_dot_admin__pb2.DeleteAclsRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_admin__pb2.DeleteAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeUserScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/DescribeUserScramCredentials',
+            quorum__rpc_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterUserScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/AlterUserScramCredentials',
+            quorum__rpc_dot_v1_dot_admin__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.AlterUserScramCredentialsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -15,7 +15,6 @@ from metadata_log.format.records import (
     Endpoint,
     FeatureRange,
 )
-from quorum.controller.protocol.acl_commands import CreateAcls, CreateAclsReply, DeleteAcls, DeleteAclsReply
 from quorum.controller.protocol.config_commands import AlterConfigs, AlterConfigsReply, ContinueConfigs
 from quorum.controller.protocol.directory_commands import (
     AssignReplicasToDirs,
@@ -35,13 +34,15 @@ from quorum.controller.protocol.feature_commands import (
     UpdateFeaturesReply,
 )
 from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode
-from quorum.controller.protocol.quota_commands import AlterClientQuotas, AlterClientQuotasReply
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
     ContinueReassignments,
 )
 from quorum.controller.protocol.replies import NOT_APPENDED
+from quorum.controller.protocol.rights.acl_commands import CreateAcls, CreateAclsReply, DeleteAcls, DeleteAclsReply
+from quorum.controller.protocol.rights.quota_commands import AlterClientQuotas, AlterClientQuotasReply
+from quorum.controller.protocol.rights.scram_commands import AlterUserScramCredentials, AlterUserScramCredentialsReply
 from quorum.controller.protocol.topic_commands import (
     ContinueTopics,
     CreatePartitions,
@@ -302,6 +303,7 @@ Command: TypeAlias = (
     | AlterClientQuotas
     | CreateAcls
     | DeleteAcls
+    | AlterUserScramCredentials
     | DrainBroker
     | EndBrokerMode
 )
@@ -328,5 +330,6 @@ CommandReply: TypeAlias = (
     | AlterClientQuotasReply
     | CreateAclsReply
     | DeleteAclsReply
+    | AlterUserScramCredentialsReply
     | BrokerModeReply
 )

@@ -358,6 +358,15 @@ class AclsDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class UsersChanged:
+    """SCRAM credentials of users were set or removed. `first` names some of the users."""
+
+    kind: ClassVar[str] = "users changed"
+    credentials: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FeatureFinalized:
     """The cluster has agreed on the level of a feature."""
 
@@ -408,6 +417,7 @@ Happening: TypeAlias = (
     | ClientQuotasChanged
     | AclsCreated
     | AclsDeleted
+    | UsersChanged
     | FeatureFinalized
     | PartitionEpochsRaised
     | ControllerRegistered
@@ -415,6 +425,7 @@ Happening: TypeAlias = (
 
 FREQUENT: Final = (
     TopicsCreated, PartitionsAdded, TopicsDeleted, ConfigsChanged, ClientQuotasChanged, AclsCreated, AclsDeleted,
+    UsersChanged,
     IsrShrunk, IsrGrown, LeadersElected,
     ReassignmentsAltered, ReassignmentsFinished, ReplicasAssigned,
 )  # fmt: skip

@@ -30,14 +30,6 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset, Uuid, uuid_text
 from metadata_log.format.records import REMEMBERED_REPLY_BYTES_MAX, RequestOutcome
 from metadata_log.image.metadata_image import MetadataImage
-from quorum.controller.protocol.acl_commands import (
-    AclFilterResult,
-    AclResult,
-    CreateAcls,
-    CreateAclsReply,
-    DeleteAcls,
-    DeleteAclsReply,
-)
 from quorum.controller.protocol.commands import (
     Command,
     CommandReply,
@@ -55,12 +47,25 @@ from quorum.controller.protocol.election_commands import (
 )
 from quorum.controller.protocol.feature_commands import FeatureResult, UpdateFeatures, UpdateFeaturesReply
 from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode
-from quorum.controller.protocol.quota_commands import AlterClientQuotas, AlterClientQuotasReply, QuotaResult
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,
     ContinueReassignments,
     ReassignmentResult,
+)
+from quorum.controller.protocol.rights.acl_commands import (
+    AclFilterResult,
+    AclResult,
+    CreateAcls,
+    CreateAclsReply,
+    DeleteAcls,
+    DeleteAclsReply,
+)
+from quorum.controller.protocol.rights.quota_commands import AlterClientQuotas, AlterClientQuotasReply, QuotaResult
+from quorum.controller.protocol.rights.scram_commands import (
+    AlterUserScramCredentials,
+    AlterUserScramCredentialsReply,
+    ScramResult,
 )
 from quorum.controller.protocol.topic_commands import (
     ContinueTopics,
@@ -99,6 +104,7 @@ _ROWS: Final = {
         QuotaResult,
         AclResult,
         AclFilterResult,
+        ScramResult,
     )
 }
 """Functions that make plain rows of the results inside a reply."""
@@ -184,6 +190,8 @@ def recalled(command: Command, outcome: RequestOutcome) -> CommandReply:
             return CreateAclsReply(offset, _unpacked(outcome, AclResult))
         case DeleteAcls():
             return DeleteAclsReply(offset, _unpacked(outcome, AclFilterResult))
+        case AlterUserScramCredentials():
+            return AlterUserScramCredentialsReply(offset, _unpacked(outcome, ScramResult))
         case FenceBroker():
             return FenceBrokerReply(offset, command.broker_id)
         case UnregisterBroker():

@@ -1,1 +1,1 @@
-"""Decisions about the clients of brokers: quotas and ACLs (pure)."""
+"""Decisions about the clients of brokers: quotas, ACLs and SCRAM credentials (pure)."""

@@ -16,7 +16,7 @@ from metadata_log.format.acl_words import (
     ResourceType,
 )
 from metadata_log.format.records import AccessControlEntry
-from quorum.controller.protocol.acl_commands import AclFilter
+from quorum.controller.protocol.rights.acl_commands import AclFilter
 from quorum.controller.rights.names import bad, check_name
 
 

@@ -30,7 +30,9 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Uuid
 from metadata_log.format.records import AccessControlEntry, MetadataRecord, RemoveAccessControlEntry
 from metadata_log.image.metadata_image import MetadataImage
-from quorum.controller.protocol.acl_commands import (
+from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.happenings import AclsCreated, AclsDeleted, first_few
+from quorum.controller.protocol.rights.acl_commands import (
     AclBinding,
     AclFilter,
     AclFilterResult,
@@ -40,8 +42,6 @@ from quorum.controller.protocol.acl_commands import (
     DeleteAcls,
     DeleteAclsReply,
 )
-from quorum.controller.protocol.decision import ControllerError, Decision
-from quorum.controller.protocol.happenings import AclsCreated, AclsDeleted, first_few
 from quorum.controller.protocol.topic_rules import Rejected
 from quorum.controller.rights.acl_filters import check_filter, is_exact, passes
 from quorum.controller.rights.names import bad, check_address, check_name

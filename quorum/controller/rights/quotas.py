@@ -21,7 +21,7 @@ from metadata_log.format.records import ClientQuota, MetadataRecord, QuotaEntity
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.happenings import ClientQuotasChanged, first_few
-from quorum.controller.protocol.quota_commands import (
+from quorum.controller.protocol.rights.quota_commands import (
     AlterClientQuotas,
     AlterClientQuotasReply,
     QuotaAlteration,

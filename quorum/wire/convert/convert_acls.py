@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 from quorum_rpc.v1 import admin_pb2
 
 from metadata_log.format.acl_words import AclOperation, PatternType, PermissionType, ResourceType
-from quorum.controller.protocol.acl_commands import (
+from quorum.controller.protocol.rights.acl_commands import (
     AclBinding,
     AclFilter,
     CreateAcls,

@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 from quorum_rpc.v1 import admin_pb2
 
 from metadata_log.format.records import QuotaEntity
-from quorum.controller.protocol.quota_commands import (
+from quorum.controller.protocol.rights.quota_commands import (
     AlterClientQuotas,
     AlterClientQuotasReply,
     QuotaAlteration,

@@ -1,4 +1,6 @@
-"""`quorumctl quotas` and `acls`: what is set is shown, a dry run changes nothing, and wrong usage sends nothing."""
+"""`quorumctl quotas`, `acls` and `users`: what is set is shown, a dry run changes nothing, and wrong usage sends nothing."""
+
+from pathlib import Path
 
 import pytest
 
@@ -93,3 +95,29 @@ async def test_acls_are_created_found_and_deleted(run: Run, node: FakeNode) -> N
 )
 async def test_wrong_usage_of_acls_sends_nothing(run: Run, wrong: tuple[str, ...]) -> None:
     assert (await run("acls", *wrong)).exit_code == 2
+
+
+async def test_a_password_becomes_keys_that_are_shown_nowhere(run: Run, node: FakeNode, tmp_path: Path) -> None:
+    """The image has keys and no password; a list has neither; a dry run and a bad file change nothing."""
+    file = tmp_path / "secret.txt"
+    file.write_text("pencil\n")
+    new = ("users", "set", "alice", "--password-file", str(file))
+    assert (await run(*new, "--dry-run")).exit_code == 0 and not node.cluster.image.scram_credentials
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        assert (await run(*new, "--mechanism", mechanism, "--iterations", 4_096)).exit_code == 0
+    kept = node.cluster.image.scram_credentials["alice", 2]
+    assert (len(kept.stored_key), kept.iterations) == (64, 4_096) and b"pencil" not in kept.salt + kept.stored_key
+    shown = await run("users", "list", "-o", "json")
+    assert shown.document["users"] == [
+        {"user": "alice", "mechanism": name, "iterations": 4_096} for name in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+    ]
+    assert (await run("users", "remove", "alice", "--mechanism", "SCRAM-SHA-256")).exit_code == 0
+    assert [*node.cluster.image.scram_credentials] == [("alice", 2)]
+    assert (await run("users", "remove", "bob")).exit_code == 0
+    for text in ("", "two\nlines", "x" * 2_000):
+        file.write_text(text)
+        assert (await run(*new)).exit_code == 2
+    file.unlink()
+    assert (await run(*new)).exit_code == 2
+    assert (await run("users", "set", "alice")).exit_code == 2
+    assert node.cluster.image.scram_credentials["alice", 2] == kept

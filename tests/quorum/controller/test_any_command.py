@@ -30,7 +30,6 @@ from metadata_log.format.records import (
 )
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.metadata_image import MetadataImage, Provenance
-from quorum.controller.protocol.acl_commands import AclBinding, AclFilter, CreateAcls, DeleteAcls
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AlterPartition,
@@ -64,9 +63,11 @@ from quorum.controller.protocol.directory_commands import (
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode, Mode
-from quorum.controller.protocol.quota_commands import AlterClientQuotas, QuotaAlteration, QuotaOperation
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.protocol.request_outcomes import RequestIdentity, outcome_of
+from quorum.controller.protocol.rights.acl_commands import AclBinding, AclFilter, CreateAcls, DeleteAcls
+from quorum.controller.protocol.rights.quota_commands import AlterClientQuotas, QuotaAlteration, QuotaOperation
+from quorum.controller.protocol.rights.scram_commands import AlterUserScramCredentials, ScramAlteration, ScramSecrets
 from quorum.controller.protocol.topic_commands import (
     CreatePartitions,
     CreateTopics,
@@ -218,6 +219,18 @@ ACL_FILTER: Final = st.one_of(
     st.builds(AclFilter, ACL_NUMBER, ACL_NAMED, ACL_NUMBER, ACL_NAMED, ACL_NAMED, ACL_NUMBER, ACL_NUMBER),
 )
 
+SCRAM_KEY: Final = st.one_of(st.just(bytes(32)), st.just(bytes(64)), ANY_BYTES)
+SCRAM: Final = st.builds(
+    ScramAlteration,
+    st.one_of(st.just("alice"), ANY_TEXT),
+    st.one_of(st.integers(1, 2), ANY_NUMBER),
+    st.one_of(
+        st.none(),
+        st.just(ScramSecrets(4_096, b"salt", bytes(32), bytes(32))),
+        st.builds(ScramSecrets, st.one_of(st.just(16_384), ANY_NUMBER), ANY_BYTES, SCRAM_KEY, SCRAM_KEY),
+    ),
+)
+
 
 def epoch_of(image: MetadataImage) -> st.SearchStrategy[int]:
     """A broker's epoch, or any number."""
@@ -326,6 +339,7 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
         st.builds(BalanceLeaders),
         st.builds(BootstrapFeatures, COUNT),
         st.builds(UpdateFeatures, some(UPDATE), st.booleans()),
+        st.builds(AlterUserScramCredentials, some(SCRAM), st.booleans()),
         st.builds(CreateAcls, some(ACL), st.booleans()),
         st.builds(DeleteAcls, some(ACL_FILTER), st.booleans()),
         st.builds(AlterClientQuotas, some(QUOTA_ALTERATION), st.booleans()),
@@ -339,7 +353,7 @@ HAPPENINGS_MAX: Final = 4
 CLIENTS: Final = (
     CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, ElectLeaders, AlterPartitionReassignments, FenceBroker,
     UnregisterBroker, UpdateFeatures, DrainBroker, EndBrokerMode, AlterClientQuotas,
-    CreateAcls, DeleteAcls,
+    CreateAcls, DeleteAcls, AlterUserScramCredentials,
 )  # fmt: skip
 """Requests that may have an id."""
 

@@ -16,7 +16,6 @@ from metadata_log.format.records import (
     RegisterBroker,
 )
 from quorum.controller.protocol import happenings as told
-from quorum.controller.protocol.acl_commands import CreateAcls, DeleteAcls
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AlterPartition,
@@ -48,8 +47,10 @@ from quorum.controller.protocol.epoch_commands import ContinueRaise, RaiseEpochs
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
 from quorum.controller.protocol.happenings import Happening, Registration, StateReason
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
-from quorum.controller.protocol.quota_commands import AlterClientQuotas
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, ContinueReassignments
+from quorum.controller.protocol.rights.acl_commands import CreateAcls, DeleteAcls
+from quorum.controller.protocol.rights.quota_commands import AlterClientQuotas
+from quorum.controller.protocol.rights.scram_commands import AlterUserScramCredentials
 from quorum.controller.protocol.topic_commands import (
     ContinueTopics,
     CreatePartitions,
@@ -337,6 +338,7 @@ TELLING: Final = {
     FenceExpiredBrokers, FenceBroker, ReportDeath, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
     RegisterControllerCommand, AlterPartition, ElectLeaders, BalanceLeaders, AlterPartitionReassignments,
     ContinueReassignments, UpdateFeatures, AlterClientQuotas, RaiseEpochs, ContinueRaise, CreateAcls, DeleteAcls,
+    AlterUserScramCredentials,
     DrainBroker, EndBrokerMode, AssignReplicasToDirs, ContinueDirectoryLoss,
 }  # fmt: skip
 """Commands whose records are told: `test_any_command` holds all of them to it."""

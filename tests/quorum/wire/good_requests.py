@@ -166,6 +166,19 @@ def _brokers_and_partitions() -> dict[str, Any]:
                 )
             ],
         ),
+        "DescribeUserScramCredentials": admin_pb2.DescribeUserScramCredentialsRequest(context=CONTEXT, page_size=9),
+        "AlterUserScramCredentials": admin_pb2.AlterUserScramCredentialsRequest(
+            context=CONTEXT,
+            alterations=[
+                admin_pb2.ScramAlteration(
+                    user="alice",
+                    mechanism="SCRAM_SHA_256",
+                    credential=admin_pb2.ScramCredential(
+                        iterations=4_096, salt=b"salt", stored_key=bytes(32), server_key=bytes(32)
+                    ),
+                )
+            ],
+        ),
         "DescribeAcls": admin_pb2.DescribeAclsRequest(context=CONTEXT, filter=admin_pb2.AclFilter(resource_name="x")),
         "CreateAcls": admin_pb2.CreateAclsRequest(
             context=CONTEXT,

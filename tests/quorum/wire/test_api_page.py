@@ -25,6 +25,7 @@ NEED_A_STATE: Final = {
     "AdminService.UpdateFeatures": {"FEATURE_UPDATE_FAILED"},
     "AdminService.CreateAcls": {"POLICY_VIOLATION"},
     "AdminService.DeleteAcls": {"POLICY_VIOLATION"},
+    "AdminService.AlterUserScramCredentials": {"POLICY_VIOLATION"},
     "AdminService.AlterClientQuotas": {"POLICY_VIOLATION"},
     "AdminService.DeleteTopics": {"POLICY_VIOLATION", "TOPIC_DELETION_DISABLED"},
     "AdminService.IncrementalAlterConfigs": {"POLICY_VIOLATION"},

@@ -10,9 +10,10 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, client_pb2
 
 from metadata_log.format.records import QuotaEntity
 from metaquorum import AdminClient, Incomplete
-from quorum.controller.protocol.acl_commands import AclBinding, CreateAcls
-from quorum.controller.protocol.quota_commands import AlterClientQuotas, QuotaAlteration, QuotaOperation
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
+from quorum.controller.protocol.rights.acl_commands import AclBinding, CreateAcls
+from quorum.controller.protocol.rights.quota_commands import AlterClientQuotas, QuotaAlteration, QuotaOperation
+from quorum.controller.protocol.rights.scram_commands import AlterUserScramCredentials, ScramAlteration, ScramSecrets
 from quorum.controller.topics.described_configs import EFFECTIVE_PAGE_MAX, RESOURCES_PAGE_MAX
 from service_kit.rpc.api_methods import ADMIN, API, Kind
 from tests.quorum.wire.fake_node import FakeNode
@@ -57,6 +58,7 @@ def test_every_read_is_paged_in_one_way() -> None:
         "ListPartitionReassignments",
         "DescribeClientQuotas",
         "DescribeAcls",
+        "DescribeUserScramCredentials",
         "Metadata",
         "ClusterStatus",
         "Configs",
@@ -78,6 +80,7 @@ LISTS: dict[str, Callable[[AdminClient, int], AsyncIterator[Any]]] = {
     "brokers": lambda client, size: client.brokers(size),
     "reassignments": lambda client, size: client.reassignments(size),
     "quotas": lambda client, size: client.client_quotas(page_size=size),
+    "users": lambda client, size: client.scram_users(size),
     "ACLs": lambda client, size: client.acls(page_size=size),
 }
 
@@ -92,6 +95,8 @@ async def test_pages_of_any_size_together_are_the_whole_list(client: AdminClient
     quota = (QuotaOperation("producer_byte_rate", 1.0),)
     node.cluster.run(AlterClientQuotas(tuple(QuotaAlteration((QuotaEntity("user", name),), quota) for name in NAMES)))
     node.cluster.run(CreateAcls(tuple(AclBinding(2, name, 3, "User:alice", "*", 3, 3) for name in NAMES)))
+    secrets = ScramSecrets(4_096, b"salt", bytes(32), bytes(32))
+    node.cluster.run(AlterUserScramCredentials(tuple(ScramAlteration(name, 1, secrets) for name in NAMES)))
     whole = [each.SerializeToString() async for each in LISTS[what](client, 0)]
     assert len(whole) == {"brokers": 4, "partitions": 15}.get(what, 5)
     for page_size in (1, 2, 3, 4, 7, 1 << 30):

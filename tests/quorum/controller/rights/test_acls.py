@@ -9,7 +9,8 @@ from metadata_log.format.acl_words import AclOperation, PatternType, PermissionT
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import AccessControlEntry, RemoveAccessControlEntry
 from quorum.controller.protocol import happenings as told
-from quorum.controller.protocol.acl_commands import (
+from quorum.controller.protocol.decision import ControllerError
+from quorum.controller.protocol.rights.acl_commands import (
     AclBinding,
     AclFilter,
     CreateAcls,
@@ -17,7 +18,6 @@ from quorum.controller.protocol.acl_commands import (
     DeleteAcls,
     DeleteAclsReply,
 )
-from quorum.controller.protocol.decision import ControllerError
 from quorum.controller.rights import acls
 from tests.quorum.controller.cluster import Cluster
 

@@ -9,7 +9,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import ClientQuota, QuotaEntity
 from quorum.controller.protocol import happenings as told
 from quorum.controller.protocol.decision import ControllerError
-from quorum.controller.protocol.quota_commands import (
+from quorum.controller.protocol.rights.quota_commands import (
     AlterClientQuotas,
     AlterClientQuotasReply,
     QuotaAlteration,

@@ -1,0 +1,159 @@
+"""`quorumctl users`: sees and changes the SCRAM credentials of users, which the log carries for the system on the brokers.
+
+A password comes from a file or from the standard input, never from the command line, where other users of the machine see it. The
+tool makes salt and keys: no password is sent. For example `users set alice --password-file secret.txt`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from metadata_log.format.errors import ErrorCode
+from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
+from quorum.cli.options import Options, ask, command
+from quorum.cli.output import Column, emit
+from quorum.cli.shared_options import DRY_RUN
+
+if TYPE_CHECKING:
+    from quorum_rpc.v1 import admin_pb2
+
+    from metaquorum import AdminClient
+
+PASSWORD_BYTES_MAX: Final = 1_024
+_COLUMNS: Final = (Column("USER", "user"), Column("MECHANISM", "mechanism"), Column("ITERATIONS", "iterations"))
+_RESULTS: Final = (Column("USER", "user"), Column("MECHANISM", "mechanism"), Column("RESULT", "result"))
+_MESSAGE: Final = Column("MESSAGE", "message")
+_NAMES: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISM: Final = click.option(
+    "--mechanism", type=click.Choice(_NAMES), default=_NAMES[1], show_default=True, help="The SCRAM mechanism."
+)
+
+
+@click.group()
+def users() -> None:
+    """See and change SCRAM credentials, which the log carries for the system on the brokers."""
+
+
+@users.command("list")
+@command
+def list_(options: Options) -> None:
+    """Shows all users with the mechanisms of their credentials, without secrets.
+
+    \b
+    $ quorumctl users list
+    """
+
+    async def work(client: AdminClient) -> list[admin_pb2.DescribedUser]:
+        return [each async for each in client.scram_users()]
+
+    rows = [
+        {"user": each.user, "mechanism": _name(credential.mechanism), "iterations": credential.iterations}
+        for each in ask(options, work)
+        for credential in each.credentials
+    ]
+    emit(options.output, {"users": rows}, rows="users", columns=_COLUMNS)
+
+
+def _name(mechanism: int) -> str:
+    return _NAMES[mechanism - 1] if 1 <= mechanism <= len(_NAMES) else str(mechanism)
+
+
+@users.command("set")
+@click.argument("user", metavar="USER")
+@click.option(
+    "--password-file",
+    required=True,
+    metavar="FILE",
+    help="The file with the password, one line; - is the standard input.",
+)
+@_MECHANISM
+@click.option(
+    "--iterations",
+    type=click.IntRange(4_096, 16_384),
+    default=8_192,
+    show_default=True,
+    metavar="N",
+    help="How often the password is hashed: 4096 to 16384.",
+)
+@DRY_RUN
+@command
+def set_(options: Options, user: str, password_file: str, mechanism: str, iterations: int, dry_run: bool) -> None:
+    """Sets the password of a user. A credential of the other mechanism stays as it is.
+
+    \b
+    $ quorumctl users set alice --password-file secret.txt --mechanism SCRAM-SHA-256
+    """
+    from clients.scram import scram_credential
+
+    password = _password(password_file)
+    _alter(options, scram_credential(user, password, _wire_name(mechanism), iterations), mechanism, dry_run)
+
+
+@users.command()
+@click.argument("user", metavar="USER")
+@_MECHANISM
+@DRY_RUN
+@command
+def remove(options: Options, user: str, mechanism: str, dry_run: bool) -> None:
+    """Removes one credential of a user. A credential that does not exist is no error.
+
+    \b
+    $ quorumctl users remove alice --mechanism SCRAM-SHA-256
+    """
+    from metaquorum import admin_pb2
+
+    alteration = admin_pb2.ScramAlteration(user=user, mechanism=_wire_name(mechanism))
+    _alter(options, alteration, mechanism, dry_run)
+
+
+def _wire_name(mechanism: str) -> str:
+    return mechanism.replace("-", "_")
+
+
+def _password(name: str) -> str:
+    """Reads the password: one line, without its line end."""
+    try:
+        if name == "-":
+            if sys.stdin is None:
+                raise CliError("the standard input is closed; nothing was done; name a file", EXIT_USAGE)
+            data = sys.stdin.buffer.read(PASSWORD_BYTES_MAX + 1)
+        else:
+            with Path(name).open("rb") as file:
+                data = file.read(PASSWORD_BYTES_MAX + 1)
+    except OSError as e:
+        raise CliError(f"{name}: the password cannot be read: {e.strerror or e}", EXIT_USAGE) from e
+    try:
+        text = data.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise CliError(f"{name}: the password is not UTF-8; nothing was done", EXIT_USAGE) from None
+    if not text or len(data) > PASSWORD_BYTES_MAX or "\n" in text:
+        text = f"{name}: the password must be one line of 1 to {PASSWORD_BYTES_MAX} bytes; nothing was done"
+        raise CliError(text, EXIT_USAGE)
+    return text
+
+
+def _alter(options: Options, alteration: admin_pb2.ScramAlteration, mechanism: str, dry_run: bool) -> None:
+    response = ask(options, lambda client: client.alter_user_scram_credentials([alteration], validate_only=dry_run))
+    exit_code = EXIT_OK
+    rows: list[dict[str, Any]] = []
+    for result in response.results:
+        code = ErrorCode.of(result.error.code)
+        failed = code is not ErrorCode.NONE
+        exit_code = exit_code_of(code) if failed else EXIT_OK
+        rows.append(
+            {
+                "user": alteration.user,
+                "mechanism": mechanism,
+                "result": "refused" if failed else "would be altered" if dry_run else "altered",
+                "error": code.name if failed else None,
+                "message": result.error.message if failed else None,
+            }
+        )
+    columns = (*_RESULTS, _MESSAGE) if exit_code != EXIT_OK else _RESULTS
+    emit(options.output, {"offset": response.offset, "results": rows}, rows="results", columns=columns)
+    if exit_code != EXIT_OK:
+        raise SystemExit(exit_code)

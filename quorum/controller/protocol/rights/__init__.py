@@ -1,0 +1,1 @@
+"""Commands about the clients of brokers, and their replies."""
