@@ -19,7 +19,7 @@ from tests.processes.partitions.test_brokers import PARTITIONS, Store, store
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "consumer.md"
-(PROGRAM,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+PROGRAM, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 EARLIEST = ConsumerConfig(auto_offset_reset="earliest")
 
 
