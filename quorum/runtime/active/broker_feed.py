@@ -9,10 +9,18 @@ and takes what has arrived. Example with 100 waiting brokers and `broker_linger_
     3. a voter's fetch has arrived; the next turn answers the voter first, then the other 36 brokers.
 A commit during a wave begins a new linger. A broker that was answered, and waits again, is not in the rest of the wave.
 
+*After a wave the feed rests*, so that it gives `broker_answers_per_s_max` answers a second. A fetch that comes meanwhile waits
+for the next wave, although there is news for it. Counter-example without the rest, when 1,000 brokers start together:
+    1. each broker that comes online is a commit; 600 brokers are online, and each of them receives every commit by itself;
+    2. the event loop takes 600 fetches, then one new stream, because gRPC's server accepts one stream in each of its rounds;
+    3. that broker comes online: one more commit, 600 answers. The last brokers wait for 40 s; gRPC cancels a stream after 30 s.
+With the rest, hundreds of streams are accepted between two waves, and the next wave tells of all these brokers.
+
 *Every answer carries the broker's standing*, and a lease if the broker may serve. The lease depends on the proposed image, too,
 not only on the committed image (`Controller.may_serve`): a broker whose fencing is decided gets no lease, even before the commit.
 """
 
+import math
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -42,9 +50,11 @@ class BrokerFeed:
         self._ranges = metadata_feed.Ranges(parts.log, parts.state)
         self._epoch: Epoch = 0
         self._offered: Offset = 0
-        """Brokers that wait from below this offset are answered, a slice in each turn."""
+        """The end of the last wave's records: all that is applied when a wave begins."""
         self._wave_at_ms: int | None = None
-        """The end of the linger; None: no commit waits for it."""
+        """The end of the linger, or of the rest; None: no commit waits for it."""
+        self._rests_until_ms = 0.0
+        """No wave begins earlier. Each answer of a wave moves this time."""
         self.has_more_to_do = False
         """True if this turn may have left brokers without the answer that is due."""
 
@@ -52,6 +62,7 @@ class BrokerFeed:
         """Starts to serve brokers in `epoch`."""
         self._epoch = epoch
         self._offered = self._state.applied
+        self._rests_until_ms = 0.0
 
     def end(self, refusal: Refused) -> None:
         """Answers every waiting fetch with `refusal`, because the leadership has ended."""
@@ -74,7 +85,9 @@ class BrokerFeed:
         wait_ms = min(fetch.max_wait_ms, self._config.fetch_wait_max_ms)
         parked = ParkedFetch(fetch, event.reply_to, _round_deadline_ms(now_ms, wait_ms))
         standing = self._controller.standing(self._state.committed, fetch.broker_id)
-        if fetch.offset < self._state.applied or fetch.max_wait_ms <= 0 or standing.should_shut_down:
+        # A broker that lacks only what the next wave brings waits for it.
+        held_below = self._state.applied if self._wave_at_ms is None else self._offered
+        if fetch.offset < held_below or fetch.max_wait_ms <= 0 or standing.should_shut_down:
             self._answer(parked)
         else:
             earlier = self._parked.park(parked)
@@ -141,23 +154,25 @@ class BrokerFeed:
         True if the waiting brokers were not offered all that is committed when the turn ended.
         """
         has_news = self._state.applied > self._offered
-        if has_news and len(self._parked) <= self._config.broker_wake_at_once_max:
-            self._begin_wave()
-        elif has_news and self._wave_at_ms is None:
-            self._wave_at_ms = now_ms + self._config.broker_linger_ms
+        if has_news and self._wave_at_ms is None:
+            at_once = len(self._parked) <= self._config.broker_wake_at_once_max
+            linger_ms = 0 if at_once else self._config.broker_linger_ms
+            self._wave_at_ms = max(now_ms + linger_ms, math.ceil(self._rests_until_ms))
         if self._wave_at_ms is not None and self._wave_at_ms <= now_ms:
             self._begin_wave()
-        due = chain(self._parked.below(self._offered), self._parked.expired(now_ms))
         slice_max, answered = self._config.broker_answers_per_turn_max, 0
-        for parked in islice(due, slice_max):
+        for parked in islice(chain(self._parked.picked(), self._parked.expired(now_ms)), slice_max):
             self._answer(parked)
             answered += 1
+        rest_ms = answered * 1_000 / self._config.broker_answers_per_s_max
+        self._rests_until_ms = max(self._rests_until_ms, now_ms) + rest_ms
         self.has_more_to_do = answered == slice_max
         return has_news
 
     def _begin_wave(self) -> None:
         self._wave_at_ms = None
         self._offered = self._state.applied
+        self._parked.pick_below(self._offered)
 
     def next_deadline_ms(self) -> int | None:
         return soonest(self._parked.deadlines.next_ms(), self._wave_at_ms)

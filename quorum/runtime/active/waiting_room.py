@@ -71,16 +71,16 @@ class ParkedFetch:
 class ParkedFetches:
     """The waiting fetches, at most a single fetch of each broker, in the order of their arrival.
 
-    A fetch waits only if the broker has all that is applied, and the applied offset never decreases. So the offsets of
-    the fetches never decrease in this order, and a commit wakes the first ones. Example:
-        1. brokers 101 and 102 wait from offset 40; a commit ends at 41, and broker 101 is answered;
-        2. broker 101 fetches from 41, and waits behind broker 102;
-        3. the wave that offers the records below 41 ends with broker 102; broker 101 waits for the next commit.
+    A commit ends the wait of those who lack its records; they are picked once, and answered in slices. Example:
+        1. brokers 101 and 102 wait from offset 40; a commit ends at 41, and both are picked;
+        2. broker 101 is answered, fetches from 41, and waits again: this fetch is not among the picked ones;
+        3. broker 102 is answered, and nobody is left of those who were picked. Broker 101 waits for the next commit.
     """
 
     def __init__(self) -> None:
         self.deadlines: Deadlines[ParkedFetch] = Deadlines()
         self._by_broker: OrderedDict[NodeId, ParkedFetch] = OrderedDict()
+        self._picked: deque[ParkedFetch] = deque()
 
     def __len__(self) -> int:
         return len(self._by_broker)
@@ -94,13 +94,22 @@ class ParkedFetches:
         self.deadlines.add(parked, parked.deadline_ms)
         return earlier
 
-    def below(self, offset: Offset) -> Iterator[ParkedFetch]:
-        """Yields and removes the fetches from below `offset`, oldest first."""
-        while self._by_broker:
-            broker_id, oldest = next(iter(self._by_broker.items()))
-            if oldest.fetch.offset >= offset:
-                return
-            del self._by_broker[broker_id]
+    def pick_below(self, offset: Offset) -> None:
+        """Picks the fetches from below `offset`, instead of those that were picked before and still wait."""
+        self._picked = deque(each for each in self._by_broker.values() if each.fetch.offset < offset)
+
+    @property
+    def has_picked(self) -> bool:
+        """True if a picked fetch still waits."""
+        while self._picked and self._picked[0].done:
+            self._picked.popleft()
+        return bool(self._picked)
+
+    def picked(self) -> Iterator[ParkedFetch]:
+        """Yields and removes the picked fetches, oldest first."""
+        while self.has_picked:
+            oldest = self._picked.popleft()
+            del self._by_broker[oldest.fetch.broker_id]
             oldest.done = True
             yield oldest
 
@@ -114,6 +123,7 @@ class ParkedFetches:
         """Returns and removes all fetches, because the leadership has ended."""
         parked = list(self._by_broker.values())
         self._by_broker.clear()
+        self._picked.clear()
         self.deadlines.clear()
         return parked
 

@@ -39,6 +39,8 @@ class NodeConfig(NamedTuple):
     """Maximum number of waiting brokers that are answered at the commit; more brokers are answered after the linger."""
     broker_answers_per_turn_max: int = 64
     """Maximum number of waiting brokers that a turn answers, because of a commit or because they have waited long enough."""
+    broker_answers_per_s_max: int = 4_000
+    """Maximum rate of answers to waiting brokers; after a wave of 1,000 answers, the next wave begins 250 ms later or more."""
     fetch_wait_max_ms: int = 5_000
     """Maximum time that a broker's fetch waits for new records."""
     apply_at_once_records: int = 100

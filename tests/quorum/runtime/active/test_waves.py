@@ -173,23 +173,56 @@ def test_a_turn_takes_voters_first_then_some_brokers_then_clients() -> None:
     assert taken == fetches[FETCHES_PER_TURN_MAX:] and not inbox.needs_turn
 
 
-def test_a_wave_leaves_those_alone_who_have_its_records_already() -> None:
-    """During the linger broker 101 comes back, gets the commit at once, and waits again: the wave has nothing for it."""
+def test_who_lacks_only_what_a_coming_wave_brings_waits_for_it_and_gets_one_answer() -> None:
+    """During the linger broker 101 comes back. It gets the commit with the others, although it could have had it earlier."""
     crowd = Crowd(40)
     before, (_, *others) = crowd.lone.node.state.applied, crowd.ask(crowd.epochs)
     crowd.write()
-    catching_up = crowd.fetch(101, offset=before)
-    crowd.lone.turn(catching_up)
-    (again,) = crowd.ask([101])
+    comes_back = crowd.fetch(101, offset=before)
+    crowd.lone.turn(comes_back)
+    assert comes_back.reply_to not in crowd.lone.answers
     crowd.linger()
-    while not crowd.answered(others) or crowd.lone.node.has_more_to_do:
-        crowd.lone.turn()
-    assert len(crowd.answered(others)) == len(others)
-    assert crowd.answer(catching_up.reply_to).batches and again not in crowd.lone.answers
-
-    crowd.lone.now_ms += WAIT_MS
     crowd.lone.turn()
-    assert not crowd.answer(again).batches
+    assert crowd.answered([*others, comes_back.reply_to]) == [*others, comes_back.reply_to]
+    assert crowd.answer(comes_back.reply_to).end_offset == crowd.lone.node.state.applied
+
+
+def test_who_lacks_more_than_a_coming_wave_brings_is_answered_at_once() -> None:
+    """Broker 101 begins with an old image: it catches up while the others linger."""
+    crowd = Crowd(40)
+    old = crowd.lone.node.state.applied
+    crowd.write()
+    crowd.lone.turn()
+    crowd.ask(list(crowd.epochs)[1:])
+    crowd.write()
+    catching_up = crowd.fetch(101, offset=old)
+    crowd.lone.turn(catching_up)
+    assert crowd.answer(catching_up.reply_to).batches
+
+
+def test_a_stream_of_commits_costs_no_more_answers_than_the_rate_allows() -> None:
+    """40 brokers fetch again after each answer, and each millisecond has a commit. All answers together stay below the rate,
+    and the last answers tell every broker of the last commit.
+
+    A feed without a rest answered each of them at each commit: 40,000 answers a second.
+    """
+    crowd = Crowd(40)
+    lone, rate = crowd.lone, crowd.lone.config.broker_answers_per_s_max
+    waiting = dict(zip(crowd.ask(crowd.epochs, 5_000), crowd.epochs, strict=True))
+    began_ms, count, ends = lone.now_ms, 0, dict[NodeId, Offset]()
+    while lone.now_ms < began_ms + 1_500 or set(ends.values()) != {lone.node.state.applied}:
+        lone.now_ms += 1
+        if lone.now_ms < began_ms + 1_000:
+            crowd.write()
+        lone.turn()
+        for reply_to in crowd.answered(list(waiting)):
+            broker_id, count = waiting.pop(reply_to), count + 1
+            ends[broker_id] = crowd.answer(reply_to).end_offset
+            again = crowd.fetch(broker_id, 5_000, ends[broker_id])
+            waiting[again.reply_to] = broker_id
+            lone.turn(again)
+        assert lone.now_ms < began_ms + 2_000, "the last commit does not reach every broker"
+    assert rate / 2 < count <= rate * 1.1
 
 
 def test_a_range_is_read_once_for_all_who_wait_for_it_and_anew_after_a_commit() -> None:
@@ -228,18 +261,24 @@ def test_those_who_have_waited_long_enough_are_answered_in_slices_too() -> None:
 def test_brokers_wait_in_the_order_of_their_last_fetch() -> None:
     """Against a list as its twin: brokers come to wait, come again, are woken by commits, and have waited long enough."""
     rng = random.Random(7)
-    parked, twin, applied = ParkedFetches(), list[ParkedFetch](), 0
+    parked, twin, picked, applied = ParkedFetches(), list[ParkedFetch](), list[ParkedFetch](), 0
     for now_ms in range(2_000):
         applied += rng.random() < 0.05
-        fetch = MetadataFetch(rng.randrange(30), 0, b"", applied, 0, b"", False, False, (), 0, 0)
+        offset = applied - rng.randrange(2)
+        fetch = MetadataFetch(rng.randrange(30), 0, b"", offset, 0, b"", False, False, (), 0, 0)
         new = ParkedFetch(fetch, now_ms, now_ms + rng.choice((5, 50)))
         earlier = parked.park(new)
         assert earlier is next((each for each in twin if each.fetch.broker_id == fetch.broker_id), None)
         twin = [each for each in twin if each is not earlier] + [new]
         if rng.random() < 0.1:
-            some = list(islice(parked.below(applied), 3))
-            assert some == [each for each in twin if each.fetch.offset < applied][:3]
-            twin = [each for each in twin if each not in some]
+            parked.pick_below(applied)
+            picked = [each for each in twin if each.fetch.offset < applied]
+        picked = [each for each in picked if each in twin]
+        assert parked.has_picked == bool(picked)
+        if rng.random() < 0.2:
+            some = list(islice(parked.picked(), 3))
+            assert some == picked[:3]
+            twin, picked = [each for each in twin if each not in some], picked[3:]
         due = list(parked.expired(now_ms))
         assert sorted(each.reply_to for each in due) == [each.reply_to for each in twin if each.deadline_ms <= now_ms]
         twin = [each for each in twin if each.deadline_ms > now_ms]
