@@ -65,6 +65,7 @@ from clients.producer.errors import (
 from clients.producer.record_metadata import RecordMetadata
 from clients.producer_client import Producer
 from clients.submit_stream import SubmitStream
+from metadata_log.format.acl_words import AclOperation, PatternType, PermissionType, ResourceType
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from service_kit.process.release import release
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BROKER_RESOURCE",
     "TOPIC_RESOURCE",
+    "AclOperation",
     "AdminClient",
     "AdminError",
     "Agent",
@@ -162,6 +164,8 @@ __all__ = [
     "PartitionMissing",
     "PartitionNodes",
     "PartitionView",
+    "PatternType",
+    "PermissionType",
     "PositionStore",
     "PositionsUnusable",
     "Producer",
@@ -172,6 +176,7 @@ __all__ = [
     "PublisherProblem",
     "RecordMetadata",
     "RecordTooLarge",
+    "ResourceType",
     "ResumePoint",
     "SendError",
     "Stop",
