@@ -41,7 +41,7 @@ class ControllerConfig(NamedTuple):
     """Maximum number of records of a request about topics that is one batch, and no transaction. One topic with 1,000 partitions
     is one batch, because as a transaction the request would cost one and a half times as much."""
     transaction_timeout_ms: int = 30_000
-    """How long a transaction may be open. Meanwhile no other request is decided, and no broker is fenced."""
+    """How long a client's transaction may be open. Meanwhile no other request is decided, and no broker is fenced."""
     producer_id_block: int = 1_000
     """How many producer ids a broker gets at once."""
     node_id: NodeId = NO_LEADER

@@ -359,7 +359,7 @@ class ActiveController:
 
     def _given_up_if_late(self, rest: FollowUp) -> bool:
         """Aborts the open transaction if its time is over; `rest` is its next slice. True if the transaction is given up."""
-        late = self._transaction.lateness(self._now_ms)
+        late = self._transaction.lateness(rest, self._now_ms)
         if not late:
             return False
         self._transaction.abort(late, self._now_ms)

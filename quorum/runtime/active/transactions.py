@@ -11,7 +11,7 @@ So from the first slice to the last, the leader appends slices and control recor
     a request that would be decided     waits in the waiting room, until its deadline
     a read                              is answered, from the committed image, which has nothing of the transaction
     a broker's fetch                    refreshes the session, and is answered; what it asks for is decided on with its next fetch
-    a session that ends, a due check    waits, for `transaction_timeout_ms` at most
+    a session that ends, a due check    waits, for `transaction_timeout_ms` at most, or for the end of a raise of epochs
     a snapshot mark                     waits, because no snapshot may be inside of a transaction
 
 After a transaction the work that has waited comes before the waiting requests: one of them may begin the next transaction, and a
@@ -20,6 +20,8 @@ dead broker would keep its leaderships as long as large requests follow each oth
 A transaction that cannot be finished is aborted with one record, and its client hears that nothing was done. For example a slice
 is refused, or the time is over. If the leadership ends, the next active controller aborts the transaction before it decides
 anything. The client may then send the request again.
+
+The raise of epochs, which no client asks for, has no time limit: a decision before its end would give old epochs a second time.
 """
 
 import contextlib
@@ -94,14 +96,16 @@ class OpenDecision:
     def next_deadline_ms(self) -> int | None:
         """The time to call `late`, or the time at which the transaction has taken too long."""
         rest, began_ms = self.rest, self._began_ms
-        if rest is None or began_ms is None:
+        if rest is None or began_ms is None or rest.reply_to is None:
             return None
         over_ms = began_ms + self._timeout_ms + 1
         return over_ms if rest.waiting is None else min(over_ms, rest.deadline_ms)
 
-    def lateness(self, now_ms: int) -> str:
-        """Why the transaction must not go on; empty if it may."""
+    def lateness(self, rest: FollowUp, now_ms: int) -> str:
+        """Why the transaction must not go on with `rest`; empty if it may. A transaction without a client has no time limit."""
         assert self._began_ms is not None
+        if rest.reply_to is None:
+            return ""
         took_ms = now_ms - self._began_ms
         return f"it has taken {took_ms} ms, and may take {self._timeout_ms}" if took_ms > self._timeout_ms else ""
 

@@ -2,7 +2,7 @@
 
 from metadata_log.disk.identity import Identity
 from metadata_log.format.codec import decode_batch
-from metadata_log.format.records import EpochFloor, EpochsRaised
+from metadata_log.format.records import AbortTransaction, EpochFloor, EpochsRaised
 from quorum.controller.partitions.epoch_raise import STEP
 from quorum.controller.protocol.commands import AllocateProducerIds, AllocateProducerIdsReply
 from quorum.controller.protocol.config import ControllerConfig
@@ -106,3 +106,23 @@ def test_a_raise_that_was_cut_short_is_aborted_and_begun_again() -> None:
     settle(restarted)
     assert epochs(restarted) == {2 * STEP}
     assert written(restarted).count(EpochFloor) == 2, "that of the aborted transaction, and the one that counts"
+
+
+def test_a_raise_that_takes_long_is_not_given_up() -> None:
+    """The disk is slow, and 2,000,000 partitions take minutes. Without the raise the next decisions would give old numbers."""
+    disk = formatted_disk(voters_of([1]))
+    broker_epoch = with_topics(disk)
+    slow = started(disk, generation=3)
+    for _ in range(100):
+        if EpochsRaised in written(slow):
+            break
+        if slow.jobs:
+            slow.finish(slow.jobs[0])
+        else:
+            slow.turn()
+    assert slow.node.state.transaction is not None, "another slice was to come"
+    slow.now_ms += CONFIG.controller.transaction_timeout_ms + 1
+    settle(slow)
+    assert epochs(slow) == {2 * STEP}
+    assert allocated(slow, broker_epoch) == 2 * STEP
+    assert AbortTransaction not in written(slow)
