@@ -109,8 +109,13 @@ class Assigning:
             self._failures.stop_replica(replica, DiskFailed(text))
             return
         directory.places.add(place)
-        replica.job = OpenLog(place, directory.id, directory.logs, hosting.topic(place.topic_id).log)
-        hosting.emit(replica.job)
+        self._begin(replica, OpenLog(place, directory.id, directory.logs, hosting.topic(place.topic_id).log))
+
+    def _begin(self, replica: HostedReplica, job: OpenLog | DeleteLog) -> None:
+        """Begin disk work. It takes the place of work that had no room: else the time of that would come inside of a trim."""
+        self._again.drop(replica)
+        replica.job = job
+        self._hosting.emit(job)
 
     def opened(self, work: OpenLog, log: PartitionLog, now_ms: int) -> None:
         """Take a log that is open now."""
@@ -167,8 +172,7 @@ class Assigning:
         if directory.failed is not None:
             self._hosting.forget(replica)
             return
-        replica.job = DeleteLog(replica.place, directory.id, directory.logs)
-        self._hosting.emit(replica.job)
+        self._begin(replica, DeleteLog(replica.place, directory.id, directory.logs))
 
     def deleted(self, work: DeleteLog, now_ms: int) -> None:
         """Forget a replica whose log is deleted. If it was assigned again meanwhile, its log is made anew."""

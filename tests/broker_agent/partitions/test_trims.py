@@ -9,6 +9,7 @@ from tests.broker_agent.partitions.brokers import LOG, WALL_MS, A, Broker, assig
 from tests.broker_agent.replica.partition_logs import records
 
 SMALL = TopicConfig(LOG._replace(segment_bytes=50_000, retention=RetentionConfig(-1, 80_000, -1)))
+KEPT = SMALL._replace(log=SMALL.log._replace(retention=RetentionConfig(-1, -1, -1)))
 OTHERS = (OpenLog, DeleteLog, Flush, WriteHighWatermarks)
 
 
@@ -88,8 +89,7 @@ def test_a_failed_trim_stops_the_directory() -> None:
 
 def test_a_follower_trims_one_start_after_the_other() -> None:
     """The leader's start moves again while a thread of the follower still deletes."""
-    kept = SMALL._replace(log=SMALL.log._replace(retention=RetentionConfig(-1, -1, -1)))
-    leader, follower = Broker(101, topic=kept), Broker(102, topic=kept)
+    leader, follower = Broker(101, topic=KEPT), Broker(102, topic=KEPT)
     leader.lead(isr=(101,))
     follower.assign(assigned(102, 101, isr=(101,)))
     for _ in range(4):
@@ -122,3 +122,28 @@ def exchange(leader: Broker, follower: Broker) -> None:
             while answer is None:
                 answer = leader.poll(fetch)
             follower.take(follower.manager.fetch_answered(each, answer, follower.now_ms, WALL_MS))
+
+
+def test_a_trim_is_begun_once_although_the_log_was_opened_late() -> None:
+    """The disk had no room for the log. An assignment opened it before the time to try again came. That time finds a trim."""
+    leader, follower = Broker(101, topic=KEPT), Broker(102, topic=KEPT)
+    leader.lead(isr=(101,))
+    follower.disks[A].limit_space(follower.disks[A].used_bytes)
+    follower.assign(assigned(102, 101, isr=(101,)))
+    follower.run()
+    assert follower.replica().log is None
+    follower.disks[A].limit_space(None)
+    follower.assign(assigned(102, 101, isr=(101,)))
+    for _ in range(4):
+        leader.append(sent=records(1, 40_000))
+        leader.run()
+    replicate(leader, follower)
+    log = leader.replica().log
+    assert log is not None
+    log.delete_below(2)
+    leader.append()
+    leader.run()
+    exchange(leader, follower)
+    assert [type(each) for each in follower.work] == [TrimLog]
+    follower.pass_ms(1_000)
+    assert [type(each) for each in follower.work] == [TrimLog]
