@@ -176,7 +176,7 @@ class TopicDelta(ImageEditor):
                 raise Misfit(
                     f"partition {editor.name}-{partition}: {record.by} more epochs, and {EPOCH_MAX} is the last"
                 )
-            editor.change(partition, new, old)
+            editor.change(partition, intern_state(new), old)
 
     def _epoch_floor(self, record: EpochFloor, offset: Offset) -> None:
         old = self._single("epoch_floor")

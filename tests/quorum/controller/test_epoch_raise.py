@@ -72,6 +72,15 @@ def test_a_raise_keeps_the_order_of_epochs() -> None:
     assert epochs(cluster, "orders") == [(leader + FLOOR, partition + FLOOR) for leader, partition in before]
 
 
+def test_raised_partitions_in_the_same_state_share_it() -> None:
+    """2,000,000 states of their own would cost each node 450 MB more than before the raise."""
+    cluster = Cluster(3)
+    cluster.assign("orders", (0, 1, 2), (0, 1, 2))
+    cluster.run(RaiseEpochs(GENERATION))
+    orders = cluster.image.topic("orders")
+    assert orders is not None and orders.state(0) is orders.state(1)
+
+
 def test_a_raise_is_done_once_in_a_generation() -> None:
     cluster = Cluster(3)
     cluster.assign("orders", (0, 1, 2))
