@@ -4,9 +4,10 @@
     2. Batches B and C come to orders-0. The manager asks for no second flush yet: one flush for each log at a time.
     3. The first flush ends. The next one makes B and C durable together: a group commit.
 
-A flush is a wait for the disk, so a few threads keep a disk busy. Openings and searches are long, and have threads of their
-own for each log directory: no flush and no file of high watermarks waits behind them. Ends of work are collected: however many
-end together, the event loop takes them in slices.
+A flush is a wait for the disk, so a few threads keep a disk busy. Openings and deletions are long, and have threads of their own
+for each log directory: no flush and no file of high watermarks waits behind them. Searches have others: clients ask for them, as
+many as they like, and no log may wait for a client. Ends of work are collected: however many end together, the event loop takes
+them in slices.
 """
 
 import asyncio
@@ -16,11 +17,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from broker_agent.partitions.effects import DiskResult, DiskWork, Flush, WriteHighWatermarks
+from broker_agent.partitions.effects import DiskResult, DiskWork, FindTime, Flush, WriteHighWatermarks
 from metadata_log.format.ids import Uuid
 
 FLUSH_THREADS: Final = 8
 """How many logs are flushed at the same time."""
+SEARCH_THREADS: Final = 2
+"""How many searches read the logs of one directory at the same time."""
 SLICE: Final = 32
 """How many ends are taken in one turn of the event loop."""
 
@@ -45,6 +48,7 @@ class DiskWorkers:
         self._loop = asyncio.get_running_loop()
         self._flushing = ThreadPoolExecutor(FLUSH_THREADS, "flush")
         self._of_directory: dict[Uuid, ThreadPoolExecutor] = {}
+        self._searching: dict[Uuid, ThreadPoolExecutor] = {}
         self._ended: deque[Ended] = deque()
         self._lock = threading.Lock()
         self._is_called = False
@@ -53,14 +57,17 @@ class DiskWorkers:
     def begin(self, work: DiskWork) -> None:
         """Begins a piece of work."""
         self.under_way += 1
-        is_short = isinstance(work, Flush | WriteHighWatermarks)
-        threads = self._flushing if is_short else self._threads(work.directory)
-        threads.submit(self._run, work)
+        self._threads(work).submit(self._run, work)
 
-    def _threads(self, directory: Uuid) -> ThreadPoolExecutor:
-        threads = self._of_directory.get(directory)
+    def _threads(self, work: DiskWork) -> ThreadPoolExecutor:
+        if isinstance(work, Flush | WriteHighWatermarks):
+            return self._flushing
+        is_search = isinstance(work, FindTime)
+        pools = self._searching if is_search else self._of_directory
+        threads = pools.get(work.directory)
         if threads is None:
-            threads = self._of_directory[directory] = ThreadPoolExecutor(self._threads_per_directory, "log-dir")
+            count = SEARCH_THREADS if is_search else self._threads_per_directory
+            threads = pools[work.directory] = ThreadPoolExecutor(count, "search" if is_search else "log-dir")
         return threads
 
     def _run(self, work: DiskWork) -> None:
@@ -90,7 +97,7 @@ class DiskWorkers:
     def close(self) -> None:
         """Waits for the work in progress, and drops the rest. Ends are not taken any more."""
         self._take = _dropped
-        for threads in (self._flushing, *self._of_directory.values()):
+        for threads in (self._flushing, *self._of_directory.values(), *self._searching.values()):
             threads.shutdown(wait=True, cancel_futures=True)
 
 
