@@ -61,12 +61,12 @@ def test_a_slice_of_seeds_keeps_every_law() -> None:
     met is missing in the report.
     """
     report = Report()
-    for outcome in run(seeds(1, 300, 2_000)):
+    for outcome in run(seeds(101, 200, 2_000)):
         report.add(outcome)
 
     assert report.failures == []
     assert report.missing() == []
-    assert report.seeds == 300 and report.least_events >= 2_000
+    assert report.seeds == 200 and report.least_events >= 2_000
 
 
 @pytest.mark.slow
