@@ -28,6 +28,7 @@ from metadata_log.disk.files import Directory, File
 from metadata_log.format.batch import CHAIN_BYTES
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Offset, OffsetAndEpoch
+from metadata_log.store.segment import base_offset_of, segment_names
 
 FLUSHED_NAME: Final = "flushed"
 START_NAME: Final = "log-start"
@@ -211,8 +212,8 @@ class Trim(NamedTuple):
 
     directory: Directory
     start: LogStart
-    retired: tuple[str, ...]
-    """The segments wholly below the start."""
+    first_base: Offset
+    """The base offset of the segment with the start. All segments below it go, also those that an earlier trim has left."""
 
     def run(self) -> None:
         """Write the start, durably, then delete the segments below it. May be repeated after an error.
@@ -222,7 +223,7 @@ class Trim(NamedTuple):
             FlushFailed: the content of the disk is unknown.
         """
         write_start(self.directory, self.start)
-        gone = [name for name in self.retired if self.directory.exists(name)]
+        gone = [name for name in segment_names(self.directory) if (base_offset_of(name) or 0) < self.first_base]
         for name in gone:
             self.directory.remove(name)
         if gone:

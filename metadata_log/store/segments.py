@@ -181,17 +181,16 @@ class Segments:
 
     def retire_below(self, start: Offset) -> list[str]:
         """Retire the files that are wholly below `start`. Return their names."""
-        self.forget_below(start)
-        first = self._files[0].base_offset
+        first = self.forget_below(start)
         return self.retire([name for name in segment_names(self._directory) if (base_offset_of(name) or 0) < first])
 
-    def forget_below(self, start: Offset) -> tuple[str, ...]:
-        """Forget the segments wholly below `start`, and keep their files. Return their names."""
+    def forget_below(self, start: Offset) -> Offset:
+        """Forget the segments wholly below `start`, and keep their files. Return the base offset of the first other segment."""
         keep = max(0, bisect_right(self._files, start, key=lambda each: each.base_offset) - 1)
         gone, self._files = self._files[:keep], self._files[keep:]
         for each in gone:
             each.release()
-        return tuple(each.name for each in gone)
+        return self._files[0].base_offset
 
     def retire(self, names: list[str]) -> list[str]:
         """Move the named segments to the archive, or delete them if the log has no archive."""

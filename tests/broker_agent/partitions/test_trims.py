@@ -3,6 +3,7 @@
 from broker_agent.partitions.effects import DeleteLog, DirectoryFailed, Flush, OpenLog, TrimLog, WriteHighWatermarks
 from broker_agent.partitions.manager_config import TopicConfig
 from broker_agent.partitions.open_fetch import FetchSource
+from broker_agent.replica.follower import BatchesRefused
 from broker_agent.replica.retention import RetentionConfig
 from metadata_log.format.errors import ErrorCode
 from tests.broker_agent.partitions.brokers import LOG, WALL_MS, A, Broker, assigned, deleted, place, replicate
@@ -147,3 +148,21 @@ def test_a_trim_is_begun_once_although_the_log_was_opened_late() -> None:
     assert [type(each) for each in follower.work] == [TrimLog]
     follower.pass_ms(1_000)
     assert [type(each) for each in follower.work] == [TrimLog]
+
+
+def test_a_later_trim_deletes_what_an_earlier_one_has_left() -> None:
+    """The disk had no room for the first trim, and nobody repeats it: the replica has stopped, and leads again later."""
+    it = leading()
+    it.pass_ms(300_000)
+    it.run(kinds=OTHERS)
+    it.disks[A].limit_space(it.disks[A].used_bytes)
+    it.manager._failures.stop_replica(it.replica(), BatchesRefused("a batch that does not fit"))
+    it.run()
+    it.disks[A].limit_space(None)
+    it.lead(2)
+    for _ in range(3):
+        it.append(sent=records(1, 40_000))
+        it.run()
+    it.pass_ms(300_000)
+    it.run()
+    assert (it.values(), segments(it)) == ([40_000, 40_000], 2)
