@@ -120,6 +120,7 @@ class _Client:
         self, partition: int, until_s: float
     ) -> tuple[PartitionView, ClusterNode, TopicIdPartition] | None:
         """The partition, its leader and its place as this client knows them; None if nobody leads until then."""
+        self._metadata.want((TOPIC,))  # a topic that nobody names is forgotten after 5 minutes; runs may be longer
         while time.monotonic() < until_s:
             cluster = self._metadata.cluster
             view = cluster.partitions.get(TopicPartition(TOPIC, partition))
