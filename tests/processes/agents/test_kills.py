@@ -112,6 +112,7 @@ class Story:
         assert "Traceback" not in self.victim.log_path.read_text()
 
 
+@pytest.mark.timeout(120 + 20 * KILLS)
 async def test_an_agent_that_is_killed_at_any_moment_restarts_clean(tmp_path: Path) -> None:
     """After each kill the next process is online with the right image, from what the disk has: nothing is damaged or dropped."""
     tell(f"SEED={SEED} KILLS={KILLS}")
