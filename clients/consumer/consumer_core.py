@@ -34,6 +34,7 @@ from clients.consumer.errors import CorruptRecords, NoPosition, PartitionMissing
 from clients.consumer.in_flight import InFlight
 from clients.consumer.offset_query import OffsetQuery
 from clients.consumer.outcomes import Outcomes
+from clients.consumer.partition_names import parse_partition
 from clients.consumer.planner import Planner
 from clients.consumer.positions import Position, StoredPosition
 from clients.consumer.records import ConsumerRecord
@@ -105,14 +106,14 @@ class ConsumerCore:
         """Go on at `position`."""
         part = self._part(partition)
         part.move_to(position)
-        self.commits.move(partition, part.stored)
+        self.commits.move(part.key, part.stored)
         self._assignment.touch(part)
 
     def seek_to(self, partition: TopicPartition, wanted: WantedOffset) -> None:
         """Go on at an end of the log, or at a time."""
         part = self._part(partition)
         part.want(wanted)
-        self.commits.move(partition, None)
+        self.commits.move(part.key, None)
         self._assignment.touch(part)
 
     def pause(self, partition: TopicPartition, is_paused: bool) -> None:
@@ -151,7 +152,7 @@ class ConsumerCore:
     def _part(self, partition: TopicPartition) -> AssignedPartition:
         part = self._assignment.partitions.get(partition)
         if part is None:
-            raise ValueError(f"{named(partition)} is not assigned to this consumer")
+            raise ValueError(f"{named(parse_partition(partition))} is not assigned to this consumer")
         return part
 
     # --- requests ----------------------------------------------------------------------------------------------------

@@ -43,11 +43,11 @@ class OffsetOutOfRange(ConsumerError):
     """The position is outside of the leader's log, and no policy says where to go on."""
 
     def __init__(self, partition: TopicPartition, offset: Offset, log_start: Offset) -> None:
-        text = (
-            f"{named(partition)}: offset {offset} is not in the log, which begins at {log_start}, and auto_offset_reset is none. "
-            "Nothing was skipped: seek to a position"
-        )
+        fact = f"{named(partition)}: offset {offset} is not in the log, which begins at {log_start}"
+        text = f"{fact}, and auto_offset_reset is none. Nothing was skipped: seek to a position"
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, partition, text)
+        self.fact = fact
+        """The message without the advice: for a consumer that goes on by its policy."""
         self.offset = offset
         self.log_start = log_start
 
@@ -58,11 +58,13 @@ class LogTruncated(ConsumerError):
 
     def __init__(self, partition: TopicPartition, offset: Offset, divergent_offset: Offset | None) -> None:
         where = "an offset that the leader does not know" if divergent_offset is None else f"offset {divergent_offset}"
-        text = (
+        fact = (
             f"{named(partition)}: the log was cut at {where}, below the position {offset}: records that this consumer has read "
-            "were lost in an unclean election. Nothing was skipped: seek to a position"
+            "were lost in an unclean election"
         )
-        super().__init__(ErrorCode.DIVERGING_EPOCH, partition, text)
+        super().__init__(ErrorCode.DIVERGING_EPOCH, partition, f"{fact}. Nothing was skipped: seek to a position")
+        self.fact = fact
+        """The message without the advice: for a consumer that goes on by its policy."""
         self.offset = offset
         self.divergent_offset = divergent_offset
 

@@ -140,12 +140,13 @@ class Outcomes:
         if self._policy is None:
             part.stop_with(truncated)
             return
-        self.effects.append(Warn(str(truncated)))
-        if truncated.divergent_offset is None or answer.end is None:
+        at, end = truncated.divergent_offset, answer.end
+        where = self._policy.value if at is None or end is None else f"offset {at}"
+        self.effects.append(Warn(f"{truncated.fact}; the consumer goes on at {where}"))
+        if at is None or end is None:
             self._reset(part, self._policy)
         else:
-            is_end = truncated.divergent_offset == answer.end.offset
-            part.cut_to(Position(truncated.divergent_offset, answer.end.epoch if is_end else None))
+            part.cut_to(Position(at, end.epoch if at == end.offset else None))
             self._commits.move(part.key, part.stored)
 
     def _refused(self, asker: Asker, answer: Fetched | FoundOffset | EpochEnd, cluster: Cluster, now_ms: int) -> None:
@@ -191,11 +192,7 @@ class Outcomes:
         if self._policy is None:
             part.stop_with(error)
         else:
-            self.effects.append(
-                Warn(
-                    f"{named(part.key)}: {answer.message or error.message}; the consumer goes on at {self._policy.value}"
-                )
-            )
+            self.effects.append(Warn(f"{error.fact}; the consumer goes on at {self._policy.value}"))
             self._reset(part, self._policy)
 
     def _reset(self, part: AssignedPartition, policy: EndOfLog) -> None:

@@ -1,5 +1,7 @@
 """Where a consumer reads: the first position, seeks, resets, and truncations."""
 
+from typing import Any
+
 import pytest
 
 from clients.consumer.effects import AskEpochs, AskOffsets
@@ -123,8 +125,21 @@ def test_a_seek_into_the_future_is_answered_by_the_policy() -> None:
     world = begun("a", "b")
     world.core.seek(key(), Position(50))
     assert world.values() == ["a", "b"]
-    assert "orders-0" in world.warnings[0]
-    assert "the start of the log" in world.warnings[0]
+    assert world.warnings == [
+        "orders-0: offset 50 is not in the log, which begins at 0; the consumer goes on at the start of the log"
+    ]
+
+
+def test_a_partition_may_be_a_plain_pair_wherever_the_program_names_it() -> None:
+    world = begun("a", "b")
+    pair: Any = ("orders", 0)
+    world.core.seek(pair, Position(1))
+    assert [each.topic for each in world.core.commits.begin(0)] == ["orders"]
+    assert world.values() == ["b"] and world.core.position(pair) == 2
+    with pytest.raises(ValueError, match="orders-1 is not assigned to this consumer"):
+        world.core.seek(("orders", 1), Position(1))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'orders' is no partition"):
+        world.core.pause("orders", True)  # type: ignore[arg-type]
 
 
 def test_a_position_that_retention_has_deleted_is_reset_or_reported() -> None:
@@ -177,6 +192,7 @@ def test_an_unclean_election_is_detected_and_the_consumer_goes_on_where_the_logs
     world.learn()
     assert world.values() == ["C", "D", "E"]
     assert "cut at offset 2, below the position 4" in world.warnings[0]
+    assert world.warnings[0].endswith("in an unclean election; the consumer goes on at offset 2")
 
 
 def test_without_a_policy_the_program_hears_of_the_truncation() -> None:
