@@ -29,6 +29,7 @@ from clients.metadata.seen import SeenTopics
 from clients.metadata.updates import MetadataRequestPlan, MetadataUpdate
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, Uuid
+from metadata_log.format.topic_names import is_text
 
 METADATA_MAX_AGE_MS: Final = 300_000
 RETRY_BACKOFF_MS: Final = 100
@@ -128,10 +129,10 @@ class ClientMetadata:
         """Adds a topic of interest, or extends its interest, for `topic_expiry_ms` from now.
 
         Raises:
-            ValueError: `topic` is no text. One such name would break the requests for all other topics.
+            ValueError: `topic` is no text, or UTF-8 cannot say it. One such name would break the requests for all other topics.
         """
-        if not isinstance(topic, str):
-            raise ValueError(f"{topic!r:.80} is no topic: a name is text")
+        if not is_text(topic):
+            raise ValueError(f"{topic!r:.80} is no topic: a name is text that UTF-8 can say")
         is_known = topic in self._expiry_ms or (self._all_topics and topic in self.cluster.topics)
         if not is_known:
             self._new_topics.add(topic)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from clients.metadata.client_metadata import ClientMetadata, NotThere
 from clients.metadata.cluster import Cluster
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.topic_names import TOPIC_NAME_CHARS_MAX
+from metadata_log.format.topic_names import TOPIC_NAME_CHARS_MAX, is_text
 
 MAX_WAIT_MS: Final = 60_000
 
@@ -49,7 +49,7 @@ class WaitOnMetadata:
         failure = metadata.failure_since(self._failures)
         if failure is not None:
             return failure
-        if len(topic) > TOPIC_NAME_CHARS_MAX:  # a broker's answer has the beginning of the name only
+        if is_text(topic) and len(topic) > TOPIC_NAME_CHARS_MAX:  # a broker's answer has the beginning of the name only
             text = f"invalid topic: the name has {len(topic)} characters, and the limit is {TOPIC_NAME_CHARS_MAX}"
             return NotThere(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
         looks = self._asked_version is None or metadata.update_version > self._asked_version

@@ -23,3 +23,14 @@ def topic_name_problem(name: str) -> str | None:
         return None
     bad = next(character for character in name if not _CHARACTERS.fullmatch(character))
     return f"topic name {name!r} has the character {bad!r}: only A-Z, a-z, 0-9, '.', '_' and '-' are allowed"
+
+
+def is_text(name: object) -> bool:
+    """Return True if `name` is a text that a request can carry: UTF-8 has no half of a surrogate pair ("\\udcff")."""
+    if not isinstance(name, str):
+        return False
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

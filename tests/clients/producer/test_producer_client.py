@@ -366,6 +366,9 @@ async def test_a_topic_that_is_no_text_is_refused_and_harms_no_other_caller() ->
         assert world.client is not None
         with pytest.raises(ValueError, match="is no topic"):
             world.client.want([b"orders"])  # type: ignore[list-item]
+        for bad in ("orders\udcff", 5):
+            with pytest.raises(ValueError, match="is no topic: a name is text that UTF-8 can say"):
+                await producer.send(bad, b"x")  # type: ignore[arg-type]
         assert (await world.end(producer.send("orders", b"x"))).offset == 0
 
 
