@@ -180,7 +180,7 @@ def _check_binding(binding: AclBinding) -> None:
     check_name("the resource name", binding.resource_name)
     check_name("the principal", binding.principal)
     if not all(binding.principal.partition(":")):
-        raise bad(f"principal {binding.principal[:60]!r} has no colon between its type and its name: write User:alice")
+        raise bad(f"principal {binding.principal[:60]!r} is not a type, a colon and a name: write User:alice")
     if binding.resource_type == ResourceType.CLUSTER and binding.resource_name != CLUSTER_NAME:
         raise bad(f"the resource name of the cluster is {CLUSTER_NAME}")
     if binding.host != EVERY:

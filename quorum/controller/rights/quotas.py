@@ -171,7 +171,9 @@ def _check_value(key: str, value: float, keys: dict[str, QuotaKey]) -> None:
     known = keys.get(key)
     if known is None:
         raise _unknown(key, keys)
-    if not (value > 0 and math.isfinite(value)):
+    if value == math.inf:
+        raise bad(f"{key} is {value}: it must be finite")
+    if not value > 0:
         raise bad(f"{key} is {value}: it must be greater than 0")
     if known.is_whole and value != int(value):
         raise bad(f"{key} is {value}: it must be a whole number")

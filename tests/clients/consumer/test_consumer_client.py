@@ -374,7 +374,9 @@ async def test_a_seek_a_pause_and_an_end_can_be_had_by_name() -> None:
             consumer.seek_to_time(-1)
 
 
-@pytest.mark.parametrize("wrong", ["t1", ("t1",), (b"orders", 0), ("\udcff", 0), ("orders", "0"), ("orders", -1), ("orders", True), 7])
+@pytest.mark.parametrize(
+    "wrong", ["t1", ("t1",), (b"orders", 0), ("\udcff", 0), ("orders", "0"), ("orders", -1), ("orders", True), 7]
+)
 async def test_an_assignment_names_topics_and_numbers(wrong: object) -> None:
     """Otherwise "t1" is taken for partition "1" of topic "t", and the metadata client breaks much later."""
     program = Program()

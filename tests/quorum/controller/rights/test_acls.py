@@ -73,6 +73,7 @@ def test_an_acl_is_created_once_and_deleted_once() -> None:
         ({"resource_name": "a\nb"}, "printable"),
         ({"principal": "alice"}, "write User:alice"),
         ({"principal": ":alice"}, "write User:alice"),
+        ({"principal": "User:"}, "'User:' is not a type, a colon and a name"),
         ({"principal": "User:" + "x" * 252}, "at most 256 bytes"),
         ({"resource_type": ResourceType.CLUSTER}, "kafka-cluster"),
         ({"host": "example.org"}, "no IPv4 or IPv6 address"),
