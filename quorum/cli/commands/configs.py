@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from metadata_log.format.errors import ErrorCode
-from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
+from quorum.cli.errors import EXIT_USAGE, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
 from quorum.cli.pairs import pairs
+from quorum.cli.results import emit_results, outcome
 from quorum.cli.shared_options import DRY_RUN, ID
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ _COLUMNS = (
 )
 _SYNONYMS = Column("SYNONYMS", "synonyms")
 _RESULTS = (Column("RESOURCE", "resource"), Column("RESULT", "result"))
-_MESSAGE = Column("MESSAGE", "message")
 """The message column, shown only if a row has a message."""
 _OWN_SOURCES: Final = {"topic": "topic", "broker": "broker", "all brokers": "cluster"}
 """The level of a value that was set on the resource itself."""
@@ -234,22 +233,13 @@ def _alter(
     alterations = [admin_pb2.ConfigAlteration(resource=each, operations=operations) for each in resources]
     response = ask(options, lambda client: client.alter_configs(alterations, validate_only=dry_run))
     done = "would be altered" if dry_run else "altered"
-    rows, exit_code = [], EXIT_OK
-    for result in response.results:
-        code = ErrorCode.of(result.error.code)
-        failed = code is not ErrorCode.NONE
-        exit_code = exit_code or (exit_code_of(code) if failed else EXIT_OK)
-        rows.append(
-            {
-                "resource": _shown(result.resource),
-                "resource_type": _kind(result.resource),
-                "resource_name": result.resource.name or None,
-                "result": "refused" if failed else done,
-                "error": code.name if failed else None,
-                "message": result.error.message if failed else None,
-            }
-        )
-    columns = (*_RESULTS, _MESSAGE) if exit_code != EXIT_OK else _RESULTS
-    emit(options.output, {"offset": response.offset, "results": rows}, rows="results", columns=columns)
-    if exit_code != EXIT_OK:
-        raise SystemExit(exit_code)
+    rows = [
+        {
+            "resource": _shown(each.resource),
+            "resource_type": _kind(each.resource),
+            "resource_name": each.resource.name or None,
+            **outcome(each.error, done),
+        }
+        for each in response.results
+    ]
+    emit_results(options, response.offset, rows, _RESULTS)

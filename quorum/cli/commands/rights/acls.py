@@ -6,7 +6,6 @@ go by the roles of certificates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -19,10 +18,10 @@ from metadata_log.format.acl_words import (
     PermissionType,
     ResourceType,
 )
-from metadata_log.format.errors import ErrorCode
-from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
+from quorum.cli.errors import EXIT_USAGE, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
+from quorum.cli.results import emit_results, outcome
 from quorum.cli.shared_options import DRY_RUN
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ _COLUMNS: Final = (
     Column("PERMISSION", "permission"),
 )
 _RESULT: Final = (*_COLUMNS, Column("RESULT", "result"))
-_MESSAGE: Final = Column("MESSAGE", "message")
 
 
 def _words(words: type[IntEnum], *without: str) -> list[str]:
@@ -201,9 +199,9 @@ def add(
     response = ask(options, lambda client: client.create_acls(bindings, validate_only=dry_run))
     done = "would exist" if dry_run else "exists"
     rows = [
-        {**_row(acl), **_outcome(result.error, done)} for acl, result in zip(bindings, response.results, strict=False)
+        {**_row(acl), **outcome(result.error, done)} for acl, result in zip(bindings, response.results, strict=False)
     ]
-    _finish(options, response.offset, rows)
+    emit_results(options, response.offset, rows, _RESULT)
 
 
 @acls.command()
@@ -222,27 +220,7 @@ def remove(options: Options, everything: bool, dry_run: bool, **given: Any) -> N
     if is_open is not everything:
         raise CliError("name a condition, for example --principal User:alice, or --all without a condition", EXIT_USAGE)
     response = ask(options, lambda client: client.delete_acls([wanted], validate_only=dry_run))
-    failed = [_outcome(each.error, "") for each in response.results if each.error.code]
+    failed = [outcome(each.error, "") for each in response.results if each.error.code]
     done = {"result": "would be deleted" if dry_run else "deleted", "error": None, "message": None}
     rows = [{**_row(acl), **done} for result in response.results for acl in result.deleted]
-    _finish(options, response.offset, [*rows, *failed])
-
-
-def _outcome(error: Any, done: str) -> dict[str, Any]:
-    code = ErrorCode.of(error.code)
-    if code is ErrorCode.NONE:
-        return {"result": done, "error": None, "message": None}
-    return {"result": "refused", "error": code.name, "message": error.message}
-
-
-def _finish(options: Options, offset: int, rows: Sequence[dict[str, Any]]) -> None:
-    """Prints the results. The exit code is that of the first failure."""
-    exit_code = _exit_code(each["error"] for each in rows)
-    columns = _RESULT if exit_code == EXIT_OK else (*_RESULT, _MESSAGE)
-    emit(options.output, {"offset": offset, "results": rows}, rows="results", columns=columns)
-    if exit_code != EXIT_OK:
-        raise SystemExit(exit_code)
-
-
-def _exit_code(errors: Iterable[str | None]) -> int:
-    return next((exit_code_of(ErrorCode[each]) for each in errors if each is not None), EXIT_OK)
+    emit_results(options, response.offset, [*rows, *failed], _RESULT)

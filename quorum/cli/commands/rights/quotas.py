@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from metadata_log.format.errors import ErrorCode
-from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
+from quorum.cli.errors import EXIT_USAGE, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
 from quorum.cli.pairs import pairs
+from quorum.cli.results import emit_results, outcome
 from quorum.cli.shared_options import DRY_RUN
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _TYPES: Final = (("user", "user"), ("client_id", "client-id"), ("ip", "ip"))
 _COLUMNS = (Column("ENTITY", "entity"), Column("KEY", "key"), Column("VALUE", "value"))
 _RESULTS = (Column("ENTITY", "entity"), Column("RESULT", "result"))
-_MESSAGE = Column("MESSAGE", "message")
 
 
 def _of_entity(function: Any) -> Any:
@@ -166,21 +165,7 @@ def _alter(
     )
     alteration = admin_pb2.ClientQuotaAlteration(entity=entity, operations=operations)
     response = ask(options, lambda client: client.alter_client_quotas([alteration], validate_only=dry_run))
-    exit_code, rows = EXIT_OK, []
-    for result in response.results:
-        code = ErrorCode.of(result.error.code)
-        failed = code is not ErrorCode.NONE
-        exit_code = exit_code_of(code) if failed else EXIT_OK
-        rows.append(
-            {
-                "entity": _shown(parts),
-                "parts": _documented(parts),
-                "result": "refused" if failed else "would be altered" if dry_run else "altered",
-                "error": code.name if failed else None,
-                "message": result.error.message if failed else None,
-            }
-        )
-    columns = (*_RESULTS, _MESSAGE) if exit_code != EXIT_OK else _RESULTS
-    emit(options.output, {"offset": response.offset, "results": rows}, rows="results", columns=columns)
-    if exit_code != EXIT_OK:
-        raise SystemExit(exit_code)
+    done = "would be altered" if dry_run else "altered"
+    named = {"entity": _shown(parts), "parts": _documented(parts)}
+    rows = [{**named, **outcome(each.error, done)} for each in response.results]
+    emit_results(options, response.offset, rows, _RESULTS)
