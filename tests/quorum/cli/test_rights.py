@@ -121,3 +121,23 @@ async def test_a_password_becomes_keys_that_are_shown_nowhere(run: Run, node: Fa
     assert (await run(*new)).exit_code == 2
     assert (await run("users", "set", "alice")).exit_code == 2
     assert node.cluster.image.scram_credentials["alice", 2] == kept
+
+
+async def test_a_removed_user_keeps_no_credential(run: Run, node: FakeNode, tmp_path: Path) -> None:
+    """Otherwise alice would still log in with her other mechanism, after an answer that told of no other."""
+    file = tmp_path / "secret.txt"
+    file.write_text("pencil\n")
+    for user, mechanism in (("alice", "SCRAM-SHA-256"), ("alice", "SCRAM-SHA-512"), ("bob", "SCRAM-SHA-256")):
+        assert (await run("users", "set", user, "--password-file", str(file), "--mechanism", mechanism)).exit_code == 0
+
+    dry = await run("users", "remove", "alice", "--dry-run", "-o", "json")
+    assert {each["result"] for each in dry.document["results"]} == {"would be removed"}
+    assert len(node.cluster.image.scram_credentials) == 3
+
+    removed = await run("users", "remove", "alice", "-o", "json")
+    assert [(each["user"], each["mechanism"], each["result"]) for each in removed.document["results"]] == [
+        ("alice", name, "removed") for name in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+    ]
+    assert [*node.cluster.image.scram_credentials] == [("bob", 1)]
+    refused = await run("users", "remove", "")
+    assert refused.exit_code == 1 and refused.stdout.count("refused") == 2

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from metadata_log.format.errors import ErrorCode
-from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
+from quorum.cli.errors import EXIT_USAGE, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
+from quorum.cli.results import emit_results, outcome
 from quorum.cli.shared_options import DRY_RUN
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from quorum_rpc.v1 import admin_pb2
 
     from metaquorum import AdminClient
@@ -26,11 +28,7 @@ if TYPE_CHECKING:
 PASSWORD_BYTES_MAX: Final = 1_024
 _COLUMNS: Final = (Column("USER", "user"), Column("MECHANISM", "mechanism"), Column("ITERATIONS", "iterations"))
 _RESULTS: Final = (Column("USER", "user"), Column("MECHANISM", "mechanism"), Column("RESULT", "result"))
-_MESSAGE: Final = Column("MESSAGE", "message")
 _NAMES: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-_MECHANISM: Final = click.option(
-    "--mechanism", type=click.Choice(_NAMES), default=_NAMES[1], show_default=True, help="The SCRAM mechanism."
-)
 
 
 @click.group()
@@ -70,7 +68,9 @@ def _name(mechanism: int) -> str:
     metavar="FILE",
     help="The file with the password, one line; - is the standard input.",
 )
-@_MECHANISM
+@click.option(
+    "--mechanism", type=click.Choice(_NAMES), default=_NAMES[1], show_default=True, help="The SCRAM mechanism."
+)
 @click.option(
     "--iterations",
     type=click.IntRange(4_096, 16_384),
@@ -90,24 +90,25 @@ def set_(options: Options, user: str, password_file: str, mechanism: str, iterat
     from clients.scram import scram_credential
 
     password = _password(password_file)
-    _alter(options, scram_credential(user, password, _wire_name(mechanism), iterations), mechanism, dry_run)
+    _alter(options, [scram_credential(user, password, _wire_name(mechanism), iterations)], dry_run, "altered")
 
 
 @users.command()
 @click.argument("user", metavar="USER")
-@_MECHANISM
+@click.option("--mechanism", type=click.Choice(_NAMES), help="Only the credential of this mechanism.")
 @DRY_RUN
 @command
-def remove(options: Options, user: str, mechanism: str, dry_run: bool) -> None:
-    """Removes one credential of a user. A credential that does not exist is no error.
+def remove(options: Options, user: str, mechanism: str | None, dry_run: bool) -> None:
+    """Removes the credentials of a user. A credential that does not exist is no error.
 
     \b
-    $ quorumctl users remove alice --mechanism SCRAM-SHA-256
+    $ quorumctl users remove alice
     """
     from metaquorum import admin_pb2
 
-    alteration = admin_pb2.ScramAlteration(user=user, mechanism=_wire_name(mechanism))
-    _alter(options, alteration, mechanism, dry_run)
+    names = _NAMES if mechanism is None else (mechanism,)
+    alterations = [admin_pb2.ScramAlteration(user=user, mechanism=_wire_name(each)) for each in names]
+    _alter(options, alterations, dry_run, "removed")
 
 
 def _wire_name(mechanism: str) -> str:
@@ -136,24 +137,11 @@ def _password(name: str) -> str:
     return text
 
 
-def _alter(options: Options, alteration: admin_pb2.ScramAlteration, mechanism: str, dry_run: bool) -> None:
-    response = ask(options, lambda client: client.alter_user_scram_credentials([alteration], validate_only=dry_run))
-    exit_code = EXIT_OK
-    rows: list[dict[str, Any]] = []
-    for result in response.results:
-        code = ErrorCode.of(result.error.code)
-        failed = code is not ErrorCode.NONE
-        exit_code = exit_code_of(code) if failed else EXIT_OK
-        rows.append(
-            {
-                "user": alteration.user,
-                "mechanism": mechanism,
-                "result": "refused" if failed else "would be altered" if dry_run else "altered",
-                "error": code.name if failed else None,
-                "message": result.error.message if failed else None,
-            }
-        )
-    columns = (*_RESULTS, _MESSAGE) if exit_code != EXIT_OK else _RESULTS
-    emit(options.output, {"offset": response.offset, "results": rows}, rows="results", columns=columns)
-    if exit_code != EXIT_OK:
-        raise SystemExit(exit_code)
+def _alter(options: Options, alterations: Sequence[admin_pb2.ScramAlteration], dry_run: bool, done: str) -> None:
+    response = ask(options, lambda client: client.alter_user_scram_credentials(alterations, validate_only=dry_run))
+    word = f"would be {done}" if dry_run else done
+    rows = [
+        {"user": each.user, "mechanism": _name(each.mechanism), **outcome(result.error, word)}
+        for each, result in zip(alterations, response.results, strict=False)
+    ]
+    emit_results(options, response.offset, rows, _RESULTS)
