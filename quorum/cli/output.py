@@ -43,6 +43,15 @@ def escape_the_rest(stream: Any) -> None:
         stream.reconfigure(errors="backslashreplace")
 
 
+def printable(text: str) -> str:
+    """Returns the text with escapes for line ends, tabs and control characters, so that no name plays tricks with a terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
 def json_text(value: Any, indent: int | None = None) -> str:
     """Returns JSON that standard output can show. (The escapes of `escape_the_rest` are not JSON.)"""
     return json.dumps(value, indent=indent, ensure_ascii=not has_all_characters(sys.stdout))
@@ -94,7 +103,7 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None
         table.add_row(*line)
     # As wide as it is: an id that is broken in two cannot be copied. A terminal that is too narrow wraps the line itself.
     # rich believes the width under TERM=dumb only if it is told a height too; else it takes 80 columns, and cuts ids.
-    console = Console(width=WIDTH_MAX, height=max(1, len(cells)))
+    console = Console(width=WIDTH_MAX, height=max(1, len(cells)), markup=False, emoji=False)
     console.print(table, crop=False)
 
 
@@ -104,7 +113,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ",".join(f"{key}={item}" for key, item in value.items()) or UNKNOWN
+        return printable(",".join(f"{key}={item}" for key, item in value.items())) or UNKNOWN
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ",".join(_cell(item) for item in value) or UNKNOWN
-    return str(value)
+    return printable(str(value))

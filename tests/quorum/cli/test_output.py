@@ -36,6 +36,27 @@ def test_no_kind_of_terminal_cuts_an_id(monkeypatch: pytest.MonkeyPatch, kind: s
         assert value in out.getvalue()
 
 
+def test_a_terminal_shows_brackets_and_colons_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library that aligns the table takes `[fe80::1]` for a mark of style, and `:key:` for the name of a picture."""
+    monkeypatch.setenv("TERM", "dumb")
+    out = Terminal()
+    monkeypatch.setattr("sys.stdout", out)
+    emit("table", {"rows": [{"it": "[fe80::1]:9092 :key: [/x"}]}, rows="rows", columns=[Column("[b] IT", "it")])
+    assert [line.rstrip() for line in out.getvalue().splitlines()] == ["[b] IT", "[fe80::1]:9092 :key: [/x"]
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_no_name_breaks_the_lines_of_a_table(stream: type[io.StringIO], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused name may have line ends, tabs, and sequences that move the cursor. A row stays one line with its columns."""
+    out = stream()
+    monkeypatch.setattr("sys.stdout", out)
+    columns = [Column("USER", "user"), Column("HOSTS", "hosts"), Column("RESULT", "result")]
+    row = {"user": "a\nb\tc\x1b[2J\udcff", "hosts": ["x\r", "日本"], "result": "refused"}
+    emit("table", {"rows": [row]}, rows="rows", columns=columns)
+    _, line = out.getvalue().splitlines()
+    assert line.split() == [r"a\nb\tc\x1b[2J\udcff", r"x\r,日本", "refused"]
+
+
 @pytest.mark.parametrize("output", ["table", "json", "jsonl", "yaml"])
 def test_a_terminal_of_another_alphabet_gets_escapes_and_programs_the_same_text(
     output: str, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ import base64
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from quorum.cli.output import UNKNOWN
+from quorum.cli.output import UNKNOWN, printable
 
 if TYPE_CHECKING:
     from metaquorum import ConsumerRecord
@@ -59,9 +59,4 @@ def _json(data: bytes | None) -> Any:
 def _shown(data: bytes | None) -> str:
     if data is None:
         return UNKNOWN
-    text = data.decode(errors="backslashreplace")
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+    return printable(data.decode(errors="backslashreplace"))
