@@ -46,7 +46,7 @@ class FilePositions:
         """The content of the file as this object has read or written it."""
         self._positions: dict[TopicPartition, StoredPosition] = {}
         self._failure: str | None = None
-        """What the disk did, if it did not keep what was written."""
+        """The failure of the disk, if the disk did not keep what was written."""
 
     async def load(self) -> Mapping[TopicPartition, StoredPosition]:
         """Returns the positions of the file; none if there is no file.

@@ -61,7 +61,7 @@ class Load:
     async def stop(self) -> None:
         """Ends the producers; waits until the consumer has read every acknowledged record, or has had a minute for this.
 
-        What is not read then is lost for the judge.
+        The judge counts a record as lost that the consumer has not read by then.
         """
         self._is_stopping.set()
         await asyncio.gather(*self._writing)

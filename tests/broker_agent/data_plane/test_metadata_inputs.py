@@ -1,4 +1,4 @@
-"""What the data plane knows of the metadata: when a lease is worth an answer."""
+"""The data plane's knowledge of the metadata: when a lease is worth an answer."""
 
 from types import SimpleNamespace
 from typing import Any
