@@ -13,6 +13,7 @@ from broker_agent.partitions.effects import (
     ReplicaFailed,
     Stopped,
 )
+from broker_agent.partitions.manager_config import TopicConfig
 from broker_agent.replica.fetch_sessions import SessionAnswer
 from broker_agent.replica.follower import BatchesRefused, PartitionAnswer
 from broker_agent.replica.high_watermarks import read_high_watermarks
@@ -20,7 +21,7 @@ from broker_agent.replica.partition_log import PartitionLog
 from metadata_log.disk.flush_ticket import FlushTicket
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import LOST_DIRECTORY
-from tests.broker_agent.partitions.brokers import WALL_MS, A, B, Broker, assigned, place, replicate
+from tests.broker_agent.partitions.brokers import LOG, WALL_MS, A, B, Broker, assigned, place, replicate
 from tests.broker_agent.replica.logs import batch
 from tests.sim.world.disk import MemoryDirectory
 
@@ -196,6 +197,33 @@ def test_a_failed_flush_of_a_replica_that_has_stopped_stops_the_directory_too() 
     assert [each.directory for each in it.said if isinstance(each, DirectoryFailed)] == [home]
     it.lead(2)
     assert (it.replica().is_lost, it.replica().leader) == (True, None)
+
+
+def test_two_errors_of_one_disk_in_one_answer_stop_the_directory_once() -> None:
+    """An answer has batches for two logs of directory A. The first log begins a segment, and the flush of the full segment fails.
+    The second log finds no room: its replica has stopped already, so it has no fetcher that could try again later."""
+    small = TopicConfig(LOG._replace(segment_bytes=1_000))
+    leader, follower = Broker(101, two_disks()), Broker(102, two_disks(), topic=small)
+    for number in range(4):
+        leader.assign(assigned(101, 101, at=place(number), replicas=TWO))
+        follower.assign(assigned(102, 101, at=place(number), replicas=TWO))
+    leader.run()
+    replicate(leader, follower)
+    first, second = [at for at in map(place, range(4)) if follower.replica(at).directory_id == A]
+    disk = follower.disks[A]
+    disk.stop_reserving()
+    leader.append(30, at=first)
+    leader.run()
+    replicate(leader, follower)
+
+    leader.append(30, at=first)
+    leader.append(30, at=second)
+    leader.run()
+    disk.limit_space(disk.used_bytes)
+    disk.fail_next_flush()
+    replicate(leader, follower)
+    assert [each.directory for each in follower.said if isinstance(each, DirectoryFailed)] == [A]
+    assert follower.replica(first).is_lost and follower.replica(second).is_lost
 
 
 def test_the_last_directory_stops_the_broker() -> None:
