@@ -44,6 +44,7 @@ from quorum.controller.protocol.rights.acl_commands import (
 )
 from quorum.controller.protocol.topic_rules import Rejected
 from quorum.controller.rights.acl_filters import check_filter, is_exact, passes
+from quorum.controller.rights.limits import check_cluster, check_request
 from quorum.controller.rights.names import bad, check_address, check_name
 
 ACLS_PER_REQUEST_MAX: Final = 1_000
@@ -75,7 +76,7 @@ def create_acls(image: MetadataImage, command: CreateAcls) -> Decision:
     Raises:
         ControllerError: POLICY_VIOLATION if the request is too large, or the cluster would have too many ACLs.
     """
-    _check_count(len(command.acls), "ACLs")
+    check_request(len(command.acls), ACLS_PER_REQUEST_MAX, "ACLs")
     written: dict[Uuid, AccessControlEntry] = {}
     results = []
     for binding in command.acls:
@@ -88,12 +89,8 @@ def create_acls(image: MetadataImage, command: CreateAcls) -> Decision:
         entry_id = acl_id(binding)
         if entry_id not in image.acls:
             written[entry_id] = AccessControlEntry(entry_id, *binding)
-    if written and len(image.acls) + len(written) > ACLS_MAX:
-        raise ControllerError(
-            ErrorCode.POLICY_VIOLATION,
-            f"the cluster has {len(image.acls):,} ACLs and may have {ACLS_MAX:,}; nothing was done; use prefixed patterns, "
-            "or delete some first",
-        )
+    advice = "use prefixed patterns, or delete some first"
+    check_cluster(len(image.acls), len(written), ACLS_MAX, "ACLs", advice)
     reply = CreateAclsReply(results=tuple(results))
     if command.validate_only or not written:
         return Decision((), reply)
@@ -107,7 +104,7 @@ def delete_acls(image: MetadataImage, command: DeleteAcls) -> Decision:
     Raises:
         ControllerError: POLICY_VIOLATION if the request is too large, or would delete too many ACLs.
     """
-    _check_count(len(command.filters), "filters")
+    check_request(len(command.filters), ACLS_PER_REQUEST_MAX, "filters")
     problems = [_problem(each) for each in command.filters]
     wide = sum(
         [problem is None and not is_exact(each) for each, problem in zip(command.filters, problems, strict=True)]
@@ -126,7 +123,7 @@ def delete_acls(image: MetadataImage, command: DeleteAcls) -> Decision:
             continue
         found = [each for each in _found(image, wanted) if each.entry_id not in gone]
         gone |= {each.entry_id: each for each in found}
-        _check_count(len(gone), "ACLs to delete")
+        check_request(len(gone), ACLS_PER_REQUEST_MAX, "ACLs to delete")
         results.append(AclFilterResult(deleted=tuple([each[1:] for each in found])))
     reply = DeleteAclsReply(results=tuple(results))
     if command.validate_only or not gone:
@@ -154,15 +151,6 @@ def _problem(wanted: AclFilter) -> str | None:
     except Rejected as e:
         return e.message
     return None
-
-
-def _check_count(count: int, what: str) -> None:
-    if count > ACLS_PER_REQUEST_MAX:
-        raise ControllerError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{count:,} {what} in one request; at most {ACLS_PER_REQUEST_MAX:,} are allowed; nothing was done; send several "
-            "requests",
-        )
 
 
 def _check_binding(binding: AclBinding) -> None:

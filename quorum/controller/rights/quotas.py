@@ -16,10 +16,9 @@ import math
 from collections import Counter
 from typing import Final, NamedTuple
 
-from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import ClientQuota, MetadataRecord, QuotaEntity
 from metadata_log.image.metadata_image import MetadataImage
-from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.decision import Decision
 from quorum.controller.protocol.happenings import ClientQuotasChanged, first_few
 from quorum.controller.protocol.rights.quota_commands import (
     AlterClientQuotas,
@@ -28,6 +27,7 @@ from quorum.controller.protocol.rights.quota_commands import (
     QuotaResult,
 )
 from quorum.controller.protocol.topic_rules import Rejected
+from quorum.controller.rights.limits import check_cluster, check_request
 from quorum.controller.rights.names import SHOWN_MAX, bad, check_address, check_name
 
 OPERATIONS_MAX: Final = 1_000
@@ -62,13 +62,8 @@ def alter_client_quotas(image: MetadataImage, command: AlterClientQuotas) -> Dec
     Raises:
         ControllerError: POLICY_VIOLATION if the request is too large, or the cluster would have too many quotas.
     """
-    operation_count = sum([len(each.operations) for each in command.alterations])
-    if operation_count > OPERATIONS_MAX or len(command.alterations) > OPERATIONS_MAX:
-        raise ControllerError(
-            ErrorCode.POLICY_VIOLATION,
-            f"the request has {operation_count:,} operations on {len(command.alterations):,} entities; at most "
-            f"{OPERATIONS_MAX:,} are allowed; nothing was done; send several requests",
-        )
+    check_request(len(command.alterations), OPERATIONS_MAX, "entities")
+    check_request(sum([len(each.operations) for each in command.alterations]), OPERATIONS_MAX, "operations")
     entities = [tuple(sorted(each.entity, key=_by_type)) for each in command.alterations]
     times = Counter(entities)
     records: list[ClientQuota] = []
@@ -105,11 +100,7 @@ def _by_type(part: QuotaEntity) -> str:
 
 def _check_total(image: MetadataImage, records: list[ClientQuota]) -> None:
     grown = sum([1 if each.value is not None else -1 for each in records if _is_new_or_gone(image, each)])
-    if grown > 0 and len(image.quotas) + grown > QUOTAS_MAX:
-        raise ControllerError(
-            ErrorCode.POLICY_VIOLATION,
-            f"the cluster has {len(image.quotas):,} quotas and may have {QUOTAS_MAX:,}; nothing was done; remove some first",
-        )
+    check_cluster(len(image.quotas), grown, QUOTAS_MAX, "quotas", "remove some first")
 
 
 def _is_new_or_gone(image: MetadataImage, record: ClientQuota) -> bool:

@@ -12,10 +12,9 @@ Example. A request sets alice's credential of SCRAM-SHA-256 with 4,096 iteration
 from collections import Counter
 from typing import Final, NamedTuple
 
-from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import MetadataRecord, RemoveUserScramCredential, UserScramCredential
 from metadata_log.image.metadata_image import MetadataImage
-from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.decision import Decision
 from quorum.controller.protocol.happenings import UsersChanged, first_few
 from quorum.controller.protocol.rights.scram_commands import (
     AlterUserScramCredentials,
@@ -26,6 +25,7 @@ from quorum.controller.protocol.rights.scram_commands import (
     ScramSecrets,
 )
 from quorum.controller.protocol.topic_rules import Rejected
+from quorum.controller.rights.limits import check_cluster, check_request
 from quorum.controller.rights.names import bad, check_name
 
 ALTERATIONS_MAX: Final = 1_000
@@ -48,12 +48,7 @@ def alter_scram_credentials(image: MetadataImage, command: AlterUserScramCredent
     Raises:
         ControllerError: POLICY_VIOLATION if the request is too large, or the cluster would have too many credentials.
     """
-    if len(command.alterations) > ALTERATIONS_MAX:
-        raise ControllerError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{len(command.alterations):,} alterations in one request; at most {ALTERATIONS_MAX:,} are allowed; nothing was "
-            "done; send several requests",
-        )
+    check_request(len(command.alterations), ALTERATIONS_MAX, "alterations")
     times = Counter([(each.user, each.mechanism) for each in command.alterations])
     records: list[UserScramCredential | RemoveUserScramCredential] = []
     results = []
@@ -67,12 +62,7 @@ def alter_scram_credentials(image: MetadataImage, command: AlterUserScramCredent
         else:
             results.append(ScramResult(each.user))
     new = [each for each in records if (each.user, each.mechanism) not in image.scram_credentials]
-    if new and len(image.scram_credentials) + len(new) > CREDENTIALS_MAX:
-        raise ControllerError(
-            ErrorCode.POLICY_VIOLATION,
-            f"the cluster has {len(image.scram_credentials):,} credentials and may have {CREDENTIALS_MAX:,}; nothing was "
-            "done; remove some first",
-        )
+    check_cluster(len(image.scram_credentials), len(new), CREDENTIALS_MAX, "credentials", "remove some first")
     reply = AlterUserScramCredentialsReply(results=tuple(results))
     if command.validate_only or not records:
         return Decision((), reply)

@@ -20,19 +20,15 @@ from quorum.controller.rights.acl_filters import check_filter
 from quorum.controller.rights.acls import ACLS_PER_REQUEST_MAX, describe_acls
 from quorum.runtime.protocol.requests import ReadView
 from quorum.wire.convert import pages
+from quorum.wire.convert.convert_admin import at_most
 from quorum.wire.convert.errors import BadMessage, item_error
 
 PAGE_MAX = 1_000
 """Maximum number of ACLs in one page, also if a client wants more."""
 
 
-def _check_count(count: int, what: str) -> None:
-    if count > ACLS_PER_REQUEST_MAX:
-        raise BadMessage(f"{count} {what} in one request; at most {ACLS_PER_REQUEST_MAX}: send several requests")
-
-
 def from_create_acls(message: admin_pb2.CreateAclsRequest) -> CreateAcls:
-    _check_count(len(message.acls), "ACLs")
+    at_most(len(message.acls), "ACLs", ACLS_PER_REQUEST_MAX)
     return CreateAcls(tuple(_from_binding(each) for each in message.acls), message.validate_only)
 
 
@@ -43,7 +39,7 @@ def to_create_acls_response(reply: CreateAclsReply) -> admin_pb2.CreateAclsRespo
 
 
 def from_delete_acls(message: admin_pb2.DeleteAclsRequest) -> DeleteAcls:
-    _check_count(len(message.filters), "filters")
+    at_most(len(message.filters), "filters", ACLS_PER_REQUEST_MAX)
     return DeleteAcls(tuple(_from_filter(each) for each in message.filters), message.validate_only)
 
 

@@ -51,10 +51,10 @@ _OPERATIONS = {
 }
 
 
-def at_most(count: int, what: str) -> None:
-    """Raises BadMessage if a request names more than ENTRIES_MAX."""
-    if count > ENTRIES_MAX:
-        raise BadMessage(f"{count} {what} in one request; at most {ENTRIES_MAX}: send several requests")
+def at_most(count: int, what: str, limit: int = ENTRIES_MAX) -> None:
+    """Raises BadMessage if a request names more than `limit`."""
+    if count > limit:
+        raise BadMessage(f"{count} {what} in one request; at most {limit}: send several requests")
 
 
 def countable(topics: Iterable[admin_pb2.NewTopic | admin_pb2.NewPartitions]) -> None:

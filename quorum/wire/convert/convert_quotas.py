@@ -24,6 +24,7 @@ from quorum.controller.rights.names import NAME_BYTES_MAX
 from quorum.controller.rights.quotas import ENTITY_TYPES, OPERATIONS_MAX
 from quorum.runtime.protocol.requests import ReadView
 from quorum.wire.convert import pages
+from quorum.wire.convert.convert_admin import at_most
 from quorum.wire.convert.errors import BadMessage, item_error
 from service_kit.rpc.refusals import shortened
 
@@ -31,19 +32,14 @@ _UNKNOWN_TOKEN: Final = "page_token is not from an answer to this request: send 
 
 
 def from_alter_quotas(message: admin_pb2.AlterClientQuotasRequest) -> AlterClientQuotas:
-    _check_count(len(message.alterations), "entities")
-    _check_count(sum(len(each.operations) for each in message.alterations), "operations")
+    at_most(len(message.alterations), "entities", OPERATIONS_MAX)
+    at_most(sum(len(each.operations) for each in message.alterations), "operations", OPERATIONS_MAX)
     for each in message.alterations:
         if len(each.entity.parts) > len(ENTITY_TYPES):
             raise BadMessage(
                 f"an entity has {len(each.entity.parts)} parts, and each type counts once; nothing was done"
             )
     return AlterClientQuotas(tuple(_alteration(each) for each in message.alterations), message.validate_only)
-
-
-def _check_count(count: int, what: str) -> None:
-    if count > OPERATIONS_MAX:
-        raise BadMessage(f"{count} {what} in one request; at most {OPERATIONS_MAX}: send several requests")
 
 
 def _alteration(message: admin_pb2.ClientQuotaAlteration) -> QuotaAlteration:

@@ -12,14 +12,13 @@ from quorum.controller.rights.names import NAME_BYTES_MAX
 from quorum.controller.rights.scram import ALTERATIONS_MAX, UsersPage, describe_users
 from quorum.runtime.protocol.requests import ReadView
 from quorum.wire.convert import pages
-from quorum.wire.convert.errors import BadMessage, item_error
+from quorum.wire.convert.convert_admin import at_most
+from quorum.wire.convert.errors import item_error
 from service_kit.rpc.refusals import shortened
 
 
 def from_alter_credentials(message: admin_pb2.AlterUserScramCredentialsRequest) -> AlterUserScramCredentials:
-    count = len(message.alterations)
-    if count > ALTERATIONS_MAX:
-        raise BadMessage(f"{count} alterations in one request; at most {ALTERATIONS_MAX}: send several requests")
+    at_most(len(message.alterations), "alterations", ALTERATIONS_MAX)
     return AlterUserScramCredentials(tuple(_alteration(each) for each in message.alterations), message.validate_only)
 
 
