@@ -17,28 +17,6 @@ from metadata_log.format.acl_words import (
 )
 from metadata_log.format.records import AccessControlEntry
 from quorum.controller.protocol.rights.acl_commands import AclFilter
-from quorum.controller.rights.names import bad, check_name
-
-
-def check_filter(wanted: AclFilter) -> None:
-    """Raises Rejected(INVALID_REQUEST) for a number without a meaning, or a name that no ACL has."""
-    for what, number, words in (
-        ("resource type", wanted.resource_type, ResourceType),
-        ("pattern type", wanted.pattern_type, PatternType),
-        ("operation", wanted.operation, AclOperation),
-        ("permission type", wanted.permission_type, PermissionType),
-    ):
-        if number not in {each.value for each in words}:
-            raise bad(
-                f"{what} {number}: this release knows {', '.join(f'{each.name} ({each.value})' for each in words)}"
-            )
-    for what, name in (
-        ("the resource name", wanted.resource_name),
-        ("the principal", wanted.principal),
-        ("the host", wanted.host),
-    ):
-        if name is not None:
-            check_name(what, name, "; leave it out for all")
 
 
 def is_exact(wanted: AclFilter) -> bool:

@@ -13,13 +13,11 @@ many of these.
 
 import hashlib
 from collections.abc import Iterable
-from itertools import chain
 from typing import Final
 
 import msgpack
 
 from metadata_log.format.acl_words import (
-    CLUSTER_NAME,
     EVERY,
     AclOperation,
     PatternType,
@@ -43,9 +41,9 @@ from quorum.controller.protocol.rights.acl_commands import (
     DeleteAclsReply,
 )
 from quorum.controller.protocol.topic_rules import Rejected
-from quorum.controller.rights.acl_filters import check_filter, is_exact, passes
+from quorum.controller.rights.acl_checks import check_acl, check_filter
+from quorum.controller.rights.acl_filters import is_exact, passes
 from quorum.controller.rights.limits import check_cluster, check_request
-from quorum.controller.rights.names import bad, check_address, check_name
 
 ACLS_PER_REQUEST_MAX: Final = 1_000
 """Maximum number of ACLs that one request creates or deletes, and of its filters. Their records fit into one batch."""
@@ -53,7 +51,6 @@ ACLS_MAX: Final = 10_000
 """Maximum number of ACLs in the cluster."""
 LOOKS_MAX: Final = 10_000
 """Maximum number of ACLs at which one request looks, each counted once for every filter that is no look-up: about 10 ms."""
-_NOT_OF_ACLS: Final = frozenset({"ANY", "MATCH"})
 
 
 def acl_id(binding: AclBinding) -> Uuid:
@@ -81,7 +78,7 @@ def create_acls(image: MetadataImage, command: CreateAcls) -> Decision:
     results = []
     for binding in command.acls:
         try:
-            _check_binding(binding)
+            check_acl(binding)
         except Rejected as e:
             results.append(AclResult(e.code, f"{e.message}; this ACL was not created"))
             continue
@@ -151,25 +148,3 @@ def _problem(wanted: AclFilter) -> str | None:
     except Rejected as e:
         return e.message
     return None
-
-
-def _check_binding(binding: AclBinding) -> None:
-    """Raises Rejected for an ACL that cannot be."""
-    for what, number, words in (
-        ("resource type", binding.resource_type, ResourceType),
-        ("pattern type", binding.pattern_type, PatternType),
-        ("operation", binding.operation, AclOperation),
-        ("permission type", binding.permission_type, PermissionType),
-    ):
-        known = {each.value: each.name for each in chain(words) if each.name not in _NOT_OF_ACLS}
-        if number not in known:
-            named = ", ".join(f"{name} ({value})" for value, name in known.items())
-            raise bad(f"an ACL can't have {what} {number}: there are {named}")
-    check_name("the resource name", binding.resource_name)
-    check_name("the principal", binding.principal)
-    if not all(binding.principal.partition(":")):
-        raise bad(f"principal {binding.principal[:60]!r} is not a type, a colon and a name: write User:alice")
-    if binding.resource_type == ResourceType.CLUSTER and binding.resource_name != CLUSTER_NAME:
-        raise bad(f"the resource name of the cluster is {CLUSTER_NAME}")
-    if binding.host != EVERY:
-        check_address(binding.host)

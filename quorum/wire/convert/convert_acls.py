@@ -16,7 +16,7 @@ from quorum.controller.protocol.rights.acl_commands import (
     DeleteAclsReply,
 )
 from quorum.controller.protocol.topic_rules import Rejected
-from quorum.controller.rights.acl_filters import check_filter
+from quorum.controller.rights.acl_checks import check_filter
 from quorum.controller.rights.acls import ACLS_PER_REQUEST_MAX, describe_acls
 from quorum.runtime.protocol.requests import ReadView
 from quorum.wire.convert import pages

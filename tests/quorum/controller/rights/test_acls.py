@@ -94,6 +94,7 @@ def test_an_impossible_filter_is_told_why_and_the_others_delete() -> None:
     filters = (AclFilter(resource_type=0), AclFilter(operation=99), AclFilter(host=""), AclFilter(TOPIC))
     results = cluster.ask(DeleteAcls(filters), DeleteAclsReply).results
     assert [each.error is ErrorCode.NONE for each in results] == [False, False, False, True]
+    assert "a filter can't have resource type 0: there are ANY (1), TOPIC (2)" in results[0].message
     assert not cluster.image.acls
 
 
