@@ -271,7 +271,9 @@ class Controller:
             should_shut_down=should_shut_down,
             last_contact_ms=session.last_contact_ms,
             metadata_offset=None if offset == UNKNOWN_OFFSET else offset,
-            session_deadline_ms=None if session.may_go or session.has_ended else session.deadline_ms,
+            session_deadline_ms=None
+            if session.may_go or session.has_ended
+            else self._brokers.sessions.deadline_ms(broker_id),
         )
 
 

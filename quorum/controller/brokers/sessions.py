@@ -9,14 +9,14 @@ Example: the timeout is 9,000 ms.
        Controller 2 did not listen before 18,000, and must not count that silence.
     3  A fenced broker gets no session from controller 2: it has nothing to lose.
 
-`next_deadline_ms` is called in every turn. Contacts only move deadlines to later times, so a minimum once found stays a lower
-bound. The controller looks through all sessions only when this bound has passed: every few seconds, not every turn.
+`next_deadline_ms` is called in every turn; the deadlines are in a heap (`quorum.controller.sessions.deadlines`).
 """
 
 from dataclasses import dataclass
 
 from metadata_log.format.ids import NodeId, Offset
 from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.sessions.deadlines import Deadlines
 
 UNKNOWN_OFFSET: Offset = -1
 
@@ -26,7 +26,6 @@ class Session:
     """The contacts of one registration."""
 
     broker_epoch: int
-    deadline_ms: int
     opened_ms: int
     last_contact_ms: int | None = None
     """None: the broker was not heard since this controller became active."""
@@ -44,8 +43,7 @@ class Sessions:
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._by_broker: dict[NodeId, Session] = {}
-        self._next_deadline_ms: int | None = None
-        """A lower bound of all deadlines; None if there are no sessions."""
+        self._deadlines: Deadlines[NodeId] = Deadlines()
 
     @property
     def timeout_ms(self) -> int:
@@ -54,21 +52,18 @@ class Sessions:
 
     def reset(self, image: MetadataImage, now_ms: int) -> None:
         """Gives every unfenced broker a full session."""
-        self._by_broker.clear()
-        self._next_deadline_ms = None
+        self.clear()
         for broker in image.brokers.unordered_values():
             if not broker.fenced:
                 self._open(broker.broker_id, broker.broker_epoch, now_ms)
 
     def clear(self) -> None:
         self._by_broker.clear()
-        self._next_deadline_ms = None
+        self._deadlines.clear()
 
     def _open(self, broker_id: NodeId, broker_epoch: int, now_ms: int) -> Session:
-        deadline_ms = now_ms + self._timeout_ms
-        session = self._by_broker[broker_id] = Session(broker_epoch, deadline_ms, now_ms)
-        if self._next_deadline_ms is None or deadline_ms < self._next_deadline_ms:
-            self._next_deadline_ms = deadline_ms
+        session = self._by_broker[broker_id] = Session(broker_epoch, now_ms)
+        self._deadlines.set(broker_id, now_ms + self._timeout_ms)
         return session
 
     def of(self, broker_id: NodeId, broker_epoch: int) -> Session | None:
@@ -76,43 +71,43 @@ class Sessions:
         session = self._by_broker.get(broker_id)
         return session if session is not None and session.broker_epoch == broker_epoch else None
 
+    def deadline_ms(self, broker_id: NodeId) -> int:
+        """When the broker's session ends, if the broker is not heard before. The broker has a session."""
+        return self._deadlines.of(broker_id)
+
     def touch(self, broker_id: NodeId, broker_epoch: int, now_ms: int) -> None:
         """Notes that the broker was heard; nothing if it has no session under this epoch."""
         session = self.of(broker_id, broker_epoch)
         if session is not None:
-            session.last_contact_ms = now_ms
-            session.has_ended = False
-            session.deadline_ms = max(session.deadline_ms, now_ms + self._timeout_ms)
+            self._note(broker_id, session, now_ms)
+
+    def _note(self, broker_id: NodeId, session: Session, now_ms: int) -> None:
+        session.last_contact_ms = now_ms
+        session.has_ended = False
+        self._deadlines.lengthen(broker_id, now_ms + self._timeout_ms)
 
     def heard(self, broker_id: NodeId, broker_epoch: int, offset: Offset, now_ms: int) -> Session:
         """Notes that the broker was heard and is at `offset`. The caller has checked the epoch."""
         session = self.of(broker_id, broker_epoch) or self._open(broker_id, broker_epoch, now_ms)
-        session.last_contact_ms = now_ms
-        session.has_ended = False
-        session.deadline_ms = max(session.deadline_ms, now_ms + self._timeout_ms)
+        self._note(broker_id, session, now_ms)
         session.metadata_offset = max(session.metadata_offset, offset)
-        if self._next_deadline_ms is None or session.deadline_ms < self._next_deadline_ms:
-            self._next_deadline_ms = session.deadline_ms
         return session
 
     def is_live(self, broker_id: NodeId, broker_epoch: int, now_ms: int) -> bool:
         """True if the broker was heard within the timeout, or may have been heard by the controller before this one."""
         session = self.of(broker_id, broker_epoch)
-        return session is not None and not (session.may_go or session.has_ended) and session.deadline_ms > now_ms
+        if session is None or session.may_go or session.has_ended:
+            return False
+        return self._deadlines.of(broker_id) > now_ms
 
     def postpone(self, broker_id: NodeId, now_ms: int) -> None:
         """Notes that the controller has begun to fence the broker. If the fencing fails, the controller tries again soon."""
-        session = self._by_broker[broker_id]
-        session.has_ended = True
-        session.deadline_ms = now_ms + max(1, self._timeout_ms // 8)
+        self._by_broker[broker_id].has_ended = True
+        self._deadlines.set(broker_id, now_ms + max(1, self._timeout_ms // 8))
 
     def credit(self, stall_ms: int) -> None:
         """Lengthens every session by the time that this process stood still: brokers are not to blame (KAFKA-15019)."""
-        assert stall_ms >= 0
-        for session in self._by_broker.values():
-            session.deadline_ms += stall_ms
-        if self._next_deadline_ms is not None:
-            self._next_deadline_ms += stall_ms
+        self._deadlines.credit(stall_ms)
 
     def silent_ms(self, broker_id: NodeId, now_ms: int) -> int:
         """How long the broker was not heard; since the session was opened, if it was never heard."""
@@ -122,27 +117,22 @@ class Sessions:
 
     def next_deadline_ms(self) -> int | None:
         """The time to call `first_expired`; possibly too early, never too late."""
-        return self._next_deadline_ms
+        return self._deadlines.next_ms()
 
     def first_expired(self, image: MetadataImage, now_ms: int) -> NodeId | None:
         """The unfenced broker whose session ended first, if any has ended by now."""
-        if self._next_deadline_ms is None or now_ms < self._next_deadline_ms:
-            return None
-        earliest: tuple[int, NodeId] | None = None
-        for broker_id, session in list(self._by_broker.items()):
+        while (broker_id := self._deadlines.first_passed(now_ms)) is not None:
             broker = image.brokers.get(broker_id)
-            if broker is None or broker.broker_epoch != session.broker_epoch:
-                if session.deadline_ms <= now_ms:
-                    del self._by_broker[broker_id]  # an older registration's, or a broker's that was unregistered
-            elif not broker.fenced and (earliest is None or (session.deadline_ms, broker_id) < earliest):
-                earliest = (session.deadline_ms, broker_id)
-        if earliest is None:
-            # A broker is unfenced by a contact, so no session can end before a whole timeout from now.
-            self._next_deadline_ms = now_ms + self._timeout_ms if self._by_broker else None
-            return None
-        deadline_ms, expired_id = earliest
-        self._next_deadline_ms = deadline_ms
-        return expired_id if deadline_ms <= now_ms else None
+            if broker is None or broker.broker_epoch != self._by_broker[broker_id].broker_epoch:
+                # an older registration's, or a broker's that was unregistered
+                del self._by_broker[broker_id]
+                self._deadlines.remove(broker_id)
+            elif broker.fenced:
+                # A broker is unfenced by a contact, so its session cannot end before a whole timeout from now.
+                self._deadlines.look_again(broker_id, now_ms + self._timeout_ms)
+            else:
+                return broker_id
+        return None
 
     def lowest_offset(self, broker_ids: frozenset[NodeId], image: MetadataImage) -> Offset | None:
         """The lowest offset of these brokers; UNKNOWN_OFFSET if one was not heard; None if there are no brokers."""

@@ -52,8 +52,7 @@ STRANGER_ID = 999
 def _hear_any_epoch(self: Sessions, broker_id: NodeId, broker_epoch: int, now_ms: int) -> None:
     session = self._by_broker.get(broker_id)
     if session is not None:
-        session.last_contact_ms = now_ms
-        session.deadline_ms = max(session.deadline_ms, now_ms + self._timeout_ms)
+        self._note(broker_id, session, now_ms)
 
 
 def _unfence_at_once(
@@ -100,8 +99,7 @@ _REPLAYS_AS_THE_EARLIER_LIFE = delta.REPLAYS[RegisterBroker]._replace(apply=_epo
 
 
 def _session_after_failover_is_over(self: Sessions, image: MetadataImage, now_ms: int) -> None:
-    self._by_broker.clear()
-    self._next_deadline_ms = None
+    self.clear()
     for broker in image.brokers.unordered_values():
         if not broker.fenced:
             self._open(broker.broker_id, broker.broker_epoch, now_ms - self._timeout_ms)
