@@ -59,7 +59,8 @@ from quorum.controller.protocol.topic_commands import (
 from quorum.runtime.protocol.requests import Refused
 from quorum.runtime.protocol.world import Answer
 from quorum.wire import in_pieces
-from quorum.wire.admin_methods import ROWS, Submitted
+from quorum.wire.admin_methods import TABLE
+from quorum.wire.table import Submitted
 
 LIMIT_MS = 10.0
 REQUEST_MAX = 10_000
@@ -305,7 +306,7 @@ class Turns:
 
     def _translations(self) -> None:
         """The largest messages, as bytes and as commands."""
-        rows = {row.method: row for row in ROWS if isinstance(row, Submitted)}
+        rows = {row.method: row for row in TABLE.rows if isinstance(row, Submitted)}
         names, places = list(self._names())[:REQUEST_MAX], self._places()
         operation = admin_pb2.ConfigOperation(key="retention.ms", value="1000")
         target = admin_pb2.ReplicaList(broker_ids=[101, 102, 103])

@@ -1,14 +1,11 @@
 """The methods of AdminService: one row each.
 
-A row says how the request is translated, who answers, and how the answer is translated back. `quorum.wire.admin` does for all
-rows what all have in common: certificates, the cluster's id, deadlines, forwarding, refusals.
-
-Any function of a row may raise `Refused`, or `BadMessage` for a field with an impossible value. To add a method, follow *An admin
-RPC* in `docs/recipes.md`.
+`quorum.wire.table` explains the rows. Any function of a row may raise `Refused`, or `BadMessage` for a field with an
+impossible value. To add a method, follow *An admin RPC* in `docs/recipes.md`.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 from quorum_rpc.v1 import admin_pb2
 
@@ -18,11 +15,10 @@ from quorum.controller import views
 from quorum.controller.partitions.listing.ongoing_reassignments import ongoing_reassignments
 from quorum.controller.partitions.listing.partition_health import partition_health
 from quorum.controller.partitions.listing.partition_listing import PartitionFilter, TopicPlace, list_partitions
-from quorum.controller.protocol.commands import Command, FenceBroker, UnregisterBroker
+from quorum.controller.protocol.commands import FenceBroker, UnregisterBroker
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode, Mode
 from quorum.controller.topics.described_configs import EFFECTIVE_PAGE_MAX, RESOURCES_PAGE_MAX, describe_configs
 from quorum.core.protocol.messages import QuorumChangeRequest, QuorumChangeResponse
-from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import ReadView, Refused
 from quorum.wire.convert import convert_acls as acls
 from quorum.wire.convert import convert_admin as convert
@@ -34,85 +30,9 @@ from quorum.wire.convert import convert_reassignments as moves
 from quorum.wire.convert import convert_scram as scram
 from quorum.wire.convert import pages
 from quorum.wire.convert.convert_skips import from_skip_request, to_skip_response
-from quorum.wire.snapshot_hashes import SnapshotHashes
+from quorum.wire.table import Asked, Controller, Counted, Goal, Submitted, Table, Viewed
 
 SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
-
-
-def _unchecked(_: Any) -> None:
-    """The check of a command that is never translated in pieces."""
-
-
-class Submitted(NamedTuple):
-    """A change: the active controller decides on a command, and answers when its records are committed.
-
-    A request with many `items` is translated in pieces (`in_pieces`). Then `check` sees the whole command, and may raise
-    BadMessage.
-    """
-
-    method: str
-    from_request: Callable[[Any], Command]
-    to_response: Callable[[Any], Any]
-    items: str = ""
-    """The repeated field that may be large: it has the same name in the request and in the command."""
-    check: Callable[[Any], None] = _unchecked
-
-
-class Viewed(NamedTuple):
-    """A read of the metadata image: the newest of the active controller, or what the asked node has applied."""
-
-    method: str
-    look: Callable[[Any, ReadView], Any]
-
-
-class Counted(NamedTuple):
-    """A read that first counts something in the whole image, on a thread.
-
-    With two million partitions `survey` takes 0.2 s. On the event loop's thread no heartbeat would be heard for so long.
-    """
-
-    method: str
-    survey: Callable[[Any, ReadView], Any]
-    look: Callable[[Any, ReadView, Any], Any]
-
-
-class Goal(NamedTuple):
-    """A change of the quorum, or of the nodes' disks, which the leader makes without a command.
-
-    `reach` gets the time that is left, in milliseconds, and the offset that the client had seen before its first attempt; None
-    for a request without an id. The answer comes when the goal is reached.
-    """
-
-    method: str
-    reach: Callable[["Controller", Any, int, Offset | None], Awaitable[Any]]
-
-
-class Asked(NamedTuple):
-    """A question to the node itself. The last argument of `ask` is the time that is left, in milliseconds."""
-
-    method: str
-    ask: Callable[["Controller", Any, int], Awaitable[Any]]
-
-
-Row: TypeAlias = Submitted | Viewed | Counted | Goal | Asked
-
-
-class Controller(NamedTuple):
-    """The parts of a node that a `Goal` or `Asked` row may use."""
-
-    node: ControllerNode
-    node_id: int
-    hashes: SnapshotHashes
-
-
-def response_type(row: Row) -> Any:
-    """The generated class of the row's answers."""
-    return getattr(admin_pb2, SERVICE.methods_by_name[row.method].output_type.name)
-
-
-def request_type(row: Row) -> Any:
-    """The generated class of the row's requests."""
-    return getattr(admin_pb2, SERVICE.methods_by_name[row.method].input_type.name)
 
 
 # --- reads -----------------------------------------------------------------------------------------------------------
@@ -251,96 +171,103 @@ def _quorum_change(
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
-ROWS: Final[tuple[Row, ...]] = (
-    Submitted(
-        "CreateTopics",
-        convert.from_create_topics,
-        convert.to_create_topics_response,
-        "topics",
-        convert.check_new_topics,
+TABLE: Final = Table(
+    SERVICE,
+    (
+        Submitted(
+            "CreateTopics",
+            convert.from_create_topics,
+            convert.to_create_topics_response,
+            "topics",
+            convert.check_new_topics,
+        ),
+        Submitted(
+            "CreatePartitions",
+            convert.from_create_partitions,
+            convert.to_create_partitions_response,
+            "topics",
+            convert.check_assignments,
+        ),
+        Submitted("DeleteTopics", convert.from_delete_topics, convert.to_delete_topics_response),
+        Submitted(
+            "IncrementalAlterConfigs",
+            convert.from_alter_configs,
+            convert.to_alter_configs_response,
+            "alterations",
+            convert.check_alterations,
+        ),
+        Submitted("ElectLeaders", convert.from_elect_leaders, convert.to_elect_leaders_response),
+        Submitted(
+            "AlterPartitionReassignments",
+            moves.from_alter_reassignments,
+            moves.to_alter_reassignments_response,
+            "partitions",
+            moves.check_targets,
+        ),
+        Submitted("UpdateFeatures", features.from_update_features, features.to_update_features_response),
+        Submitted("CreateAcls", acls.from_create_acls, acls.to_create_acls_response),
+        Submitted("DeleteAcls", acls.from_delete_acls, acls.to_delete_acls_response),
+        Submitted("AlterUserScramCredentials", scram.from_alter_credentials, scram.to_alter_credentials_response),
+        Submitted("AlterClientQuotas", quotas.from_alter_quotas, quotas.to_alter_quotas_response),
+        Submitted(
+            "FenceBroker",
+            lambda request: FenceBroker(request.broker_id, request.reason, request.validate_only),
+            convert.to_mutation_response,
+        ),
+        Submitted(
+            "UnfenceBroker",
+            lambda request: EndBrokerMode(request.broker_id, Mode.FENCED, request.validate_only),
+            convert.to_mutation_response,
+        ),
+        Submitted(
+            "DrainBroker",
+            lambda request: DrainBroker(request.broker_id, request.reason, request.validate_only),
+            convert.to_mutation_response,
+        ),
+        Submitted(
+            "UndrainBroker",
+            lambda request: EndBrokerMode(request.broker_id, Mode.MAINTENANCE, request.validate_only),
+            convert.to_mutation_response,
+        ),
+        Submitted(
+            "UnregisterBroker", lambda request: UnregisterBroker(request.broker_id), convert.to_mutation_response
+        ),
+        Viewed("ListTopics", _list_topics),
+        Viewed("DescribeTopics", _describe_topics),
+        Viewed("ListPartitions", _list_partitions),
+        Viewed(
+            "DescribeCluster",
+            lambda _, view: reads.to_describe_cluster_response(views.summarize_cluster(view.image), view.as_of_offset),
+        ),
+        Viewed("DescribeConfigs", _describe_configs),
+        Viewed("ListPartitionReassignments", _list_reassignments),
+        Viewed("DescribeFeatures", features.describe_features),
+        Counted("DescribeAcls", acls.find_acls, acls.describe_acls_page),
+        Counted("DescribeUserScramCredentials", scram.find_users, scram.describe_users_page),
+        Counted("DescribeClientQuotas", quotas.find_quotas, quotas.describe_quotas_page),
+        Counted("ListBrokers", _count_partitions, _list_brokers),
+        Counted(
+            "DescribePartitionHealth",
+            lambda request, view: partition_health(view.image, pages.page_size(request.limit, "limit")),
+            lambda _, view, found: reads.to_partition_health_response(found, view.as_of_offset),
+        ),
+        Asked("DescribeQuorum", _describe_quorum),
+        Asked("CanRestart", _can_restart),
+        Asked("ListSnapshots", _list_snapshots),
+        Goal("CreateSnapshot", _create_snapshot),
+        Goal("SkipBatch", _skip_batch),
+        Goal("AddVoter", _quorum_change(membership.from_admin_add)),
+        Goal("RemoveVoter", _quorum_change(membership.from_admin_remove)),
+        Goal("TransferLeadership", _quorum_change(membership.from_transfer)),
     ),
-    Submitted(
-        "CreatePartitions",
-        convert.from_create_partitions,
-        convert.to_create_partitions_response,
-        "topics",
-        convert.check_assignments,
-    ),
-    Submitted("DeleteTopics", convert.from_delete_topics, convert.to_delete_topics_response),
-    Submitted(
-        "IncrementalAlterConfigs",
-        convert.from_alter_configs,
-        convert.to_alter_configs_response,
-        "alterations",
-        convert.check_alterations,
-    ),
-    Submitted("ElectLeaders", convert.from_elect_leaders, convert.to_elect_leaders_response),
-    Submitted(
-        "AlterPartitionReassignments",
-        moves.from_alter_reassignments,
-        moves.to_alter_reassignments_response,
-        "partitions",
-        moves.check_targets,
-    ),
-    Submitted("UpdateFeatures", features.from_update_features, features.to_update_features_response),
-    Submitted("CreateAcls", acls.from_create_acls, acls.to_create_acls_response),
-    Submitted("DeleteAcls", acls.from_delete_acls, acls.to_delete_acls_response),
-    Submitted("AlterUserScramCredentials", scram.from_alter_credentials, scram.to_alter_credentials_response),
-    Submitted("AlterClientQuotas", quotas.from_alter_quotas, quotas.to_alter_quotas_response),
-    Submitted(
-        "FenceBroker",
-        lambda request: FenceBroker(request.broker_id, request.reason, request.validate_only),
-        convert.to_mutation_response,
-    ),
-    Submitted(
-        "UnfenceBroker",
-        lambda request: EndBrokerMode(request.broker_id, Mode.FENCED, request.validate_only),
-        convert.to_mutation_response,
-    ),
-    Submitted(
-        "DrainBroker",
-        lambda request: DrainBroker(request.broker_id, request.reason, request.validate_only),
-        convert.to_mutation_response,
-    ),
-    Submitted(
-        "UndrainBroker",
-        lambda request: EndBrokerMode(request.broker_id, Mode.MAINTENANCE, request.validate_only),
-        convert.to_mutation_response,
-    ),
-    Submitted("UnregisterBroker", lambda request: UnregisterBroker(request.broker_id), convert.to_mutation_response),
-    Viewed("ListTopics", _list_topics),
-    Viewed("DescribeTopics", _describe_topics),
-    Viewed("ListPartitions", _list_partitions),
-    Viewed(
-        "DescribeCluster",
-        lambda _, view: reads.to_describe_cluster_response(views.summarize_cluster(view.image), view.as_of_offset),
-    ),
-    Viewed("DescribeConfigs", _describe_configs),
-    Viewed("ListPartitionReassignments", _list_reassignments),
-    Viewed("DescribeFeatures", features.describe_features),
-    Counted("DescribeAcls", acls.find_acls, acls.describe_acls_page),
-    Counted("DescribeUserScramCredentials", scram.find_users, scram.describe_users_page),
-    Counted("DescribeClientQuotas", quotas.find_quotas, quotas.describe_quotas_page),
-    Counted("ListBrokers", _count_partitions, _list_brokers),
-    Counted(
-        "DescribePartitionHealth",
-        lambda request, view: partition_health(view.image, pages.page_size(request.limit, "limit")),
-        lambda _, view, found: reads.to_partition_health_response(found, view.as_of_offset),
-    ),
-    Asked("DescribeQuorum", _describe_quorum),
-    Asked("CanRestart", _can_restart),
-    Asked("ListSnapshots", _list_snapshots),
-    Goal("CreateSnapshot", _create_snapshot),
-    Goal("SkipBatch", _skip_batch),
-    Goal("AddVoter", _quorum_change(membership.from_admin_add)),
-    Goal("RemoveVoter", _quorum_change(membership.from_admin_remove)),
-    Goal("TransferLeadership", _quorum_change(membership.from_transfer)),
 )
 """All methods but the stream `Submit`, which carries the requests of some `Submitted` rows."""
 
 CALLS: Final = {
     field.name: next(
-        row for row in ROWS if isinstance(row, Submitted) and request_type(row).DESCRIPTOR is field.message_type
+        row
+        for row in TABLE.rows
+        if isinstance(row, Submitted) and TABLE.request_type(row).DESCRIPTOR is field.message_type
     )
     for field in admin_pb2.SubmitRequest.DESCRIPTOR.oneofs_by_name["call"].fields
 }

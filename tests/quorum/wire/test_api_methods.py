@@ -13,18 +13,9 @@ from clients.admin import AdminClient
 from clients.calls import METHODS as CLIENT_METHODS
 from quorum.controller.protocol.topic_commands import DEFAULT_COUNT
 from quorum.wire.admin import AdminService
-from quorum.wire.admin_methods import (
-    CALLS,
-    ROWS,
-    Asked,
-    Counted,
-    Goal,
-    Submitted,
-    Viewed,
-    request_type,
-    response_type,
-)
+from quorum.wire.admin_methods import CALLS, TABLE
 from quorum.wire.convert.convert_admin import from_create_topics
+from quorum.wire.table import Asked, Counted, Goal, Submitted, Viewed
 from service_kit.rpc.api_methods import ADMIN, API, Kind, changes_nothing
 from service_kit.rpc.health import CHECKS
 from tests.fuzz.network_targets import IDENTITY, busy
@@ -56,7 +47,7 @@ def test_every_method_is_marked_as_a_read_or_a_change() -> None:
 
 
 def test_every_admin_method_has_one_row_and_the_stream() -> None:
-    methods = [row.method for row in ROWS]
+    methods = [row.method for row in TABLE.rows]
     assert len(set(methods)) == len(methods), methods
     assert not (missing := set(ADMIN) - {*methods, "Submit"}), f"no row in quorum/wire/admin_methods.py for {missing}"
     assert not (extra := {*methods, "Submit"} - set(ADMIN)), f"no row in service_kit/rpc/api_methods.py for {extra}"
@@ -76,7 +67,7 @@ def test_every_method_has_a_good_request_and_is_fuzzed() -> None:
 
 def test_a_row_s_kind_is_what_the_table_of_methods_says() -> None:
     """A command changes the cluster once for each request id; a look at the image changes nothing."""
-    for row in ROWS:
+    for row in TABLE.rows:
         match row:
             case Submitted():
                 assert ADMIN[row.method] is Kind.CHANGE_ONCE, row.method
@@ -92,20 +83,24 @@ def test_every_change_has_a_request_id() -> None:
     """Of the calls that clients make. Brokers and voters know by their own epochs if a call of theirs is a repetition."""
     for method, kind in {**ADMIN, **API["ClusterMetadataService"]}.items():
         assert kind is not Kind.CHANGE, f"{method}: a client cannot repeat this call after a lost answer"
-    for row in ROWS:
+    for row in TABLE.rows:
         if ADMIN[row.method] is not Kind.READ:
-            context = request_type(row).DESCRIPTOR.fields_by_name["context"].message_type
+            context = TABLE.request_type(row).DESCRIPTOR.fields_by_name["context"].message_type
             assert "request_id" in context.fields_by_name, row.method
 
 
 def test_a_read_of_the_image_says_what_it_is_as_of() -> None:
     """A local read is marked in its answer, whatever the method."""
-    for row in ROWS:
+    for row in TABLE.rows:
         if isinstance(row, Viewed | Counted):
-            assert {"as_of_offset", "local"} <= set(response_type(row).DESCRIPTOR.fields_by_name.keys()), row.method
+            assert {"as_of_offset", "local"} <= set(TABLE.response_type(row).DESCRIPTOR.fields_by_name.keys()), (
+                row.method
+            )
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if isinstance(row, Viewed | Counted)], ids=lambda row: row.method)
+@pytest.mark.parametrize(
+    "row", [row for row in TABLE.rows if isinstance(row, Viewed | Counted)], ids=lambda row: row.method
+)
 def test_a_read_of_the_image_has_the_offset_of_the_image(row: Viewed | Counted) -> None:
     """A client remembers `as_of_offset`; with 0 its next local read could go back in time."""
     lone = busy()
@@ -149,7 +144,7 @@ def test_a_stream_s_calls_are_rows() -> None:
     answers = admin_pb2.SubmitResponse.DESCRIPTOR.fields_by_name
     calls = admin_pb2.SubmitRequest.DESCRIPTOR.oneofs_by_name["call"].fields
     assert {call.name: call.message_type for call in calls} == {
-        name: request_type(row).DESCRIPTOR for name, row in CALLS.items()
+        name: TABLE.request_type(row).DESCRIPTOR for name, row in CALLS.items()
     }
     assert CALLS.keys() <= set(answers.keys())
 

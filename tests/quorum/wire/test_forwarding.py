@@ -124,7 +124,7 @@ async def test_a_bug_in_forwarding_a_submitted_call_leaves_no_client_waiting(
     async def fails(*_: Any) -> Any:
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr("quorum.wire.admin.ask_leader", fails)
+    monkeypatch.setattr("quorum.wire.table_service.ask_leader", fails)
     stream = stub.Submit(timeout=5)
     await stream.write(
         admin_pb2.SubmitRequests(requests=[admin_pb2.SubmitRequest(id=5, create_topics=create("orders"))])
@@ -154,7 +154,7 @@ async def test_a_submitted_call_that_waited_here_has_only_the_rest_of_its_time_a
         monkeypatch.setattr(loop, "time", lambda: time() + 1)
         begin(command, timeout_ms, settled, identity)
 
-    monkeypatch.setattr("quorum.wire.admin.ask_leader", asked)
+    monkeypatch.setattr("quorum.wire.table_service.ask_leader", asked)
     monkeypatch.setattr(follower, "begin", slow)
     stream = stub.Submit()
     call = admin_pb2.SubmitRequest(id=5, create_topics=create("orders", timeout_ms=10_000))

@@ -10,12 +10,13 @@ from quorum_rpc.v1 import admin_pb2
 from metadata_log.format.errors import ErrorCode
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignmentsReply, ReassignmentResult
 from quorum.wire import in_pieces
-from quorum.wire.admin_methods import ROWS, Submitted, request_type
+from quorum.wire.admin_methods import TABLE
 from quorum.wire.convert.convert_reassignments import to_alter_reassignments_response
 from quorum.wire.convert.errors import BadMessage
+from quorum.wire.table import Submitted
 
 COUNT = 3 * in_pieces.PIECE_ITEMS - 1
-LARGE = {row.method: row for row in ROWS if isinstance(row, Submitted) and row.items}
+LARGE = {row.method: row for row in TABLE.rows if isinstance(row, Submitted) and row.items}
 Make = Callable[[int], Any]
 
 
@@ -53,7 +54,9 @@ class Steps:
 async def test_a_request_in_pieces_is_the_same_command(method: str) -> None:
     """Also the fields beside the items; and the loop has run between the pieces."""
     row = LARGE[method]
-    request = request_type(row)(**{row.items: [ITEMS[method](number) for number in range(COUNT)]}, validate_only=True)
+    request = TABLE.request_type(row)(
+        **{row.items: [ITEMS[method](number) for number in range(COUNT)]}, validate_only=True
+    )
     command, steps = await Steps().during(in_pieces.command_of(request, row.from_request, row.items))
     assert command == row.from_request(request)
     assert command.validate_only
@@ -85,7 +88,7 @@ async def test_a_request_in_pieces_is_the_same_command(method: str) -> None:
 async def test_the_whole_is_bounded_as_a_message_in_one_go(method: str, item: Make) -> None:
     """Each piece is small enough, and all pieces together are not."""
     row = LARGE[method]
-    request = request_type(row)(**{row.items: [item(number) for number in range(COUNT)]})
+    request = TABLE.request_type(row)(**{row.items: [item(number) for number in range(COUNT)]})
     with pytest.raises(BadMessage) as whole:
         row.from_request(request)
     command = await in_pieces.command_of(request, row.from_request, row.items)
@@ -97,7 +100,7 @@ async def test_the_whole_is_bounded_as_a_message_in_one_go(method: str, item: Ma
 async def test_too_many_items_are_refused_at_once() -> None:
     """Before a piece is translated."""
     row = LARGE["AlterPartitionReassignments"]
-    request = request_type(row)(partitions=[admin_pb2.PartitionReassignment(topic="t")] * 10_001)
+    request = TABLE.request_type(row)(partitions=[admin_pb2.PartitionReassignment(topic="t")] * 10_001)
     work = in_pieces.command_of(request, row.from_request, row.items)
     with pytest.raises(BadMessage, match="10001 partitions in one request"):
         await work
