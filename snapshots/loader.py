@@ -8,6 +8,7 @@
 A controller verifies first and loads later, in slices beside its elections (`quorum.runtime.protocol.jobs`).
 """
 
+from collections.abc import Generator
 from typing import NamedTuple
 
 from metadata_log.disk.files import Directory
@@ -35,6 +36,17 @@ def load_packed(directory: Directory, end: OffsetAndEpoch) -> LoadedSnapshot:
         UnsupportedRecord: a record was written by a newer release.
         FileNotFoundError: the snapshot does not exist.
     """
+    steps = load_in_steps(directory, end)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as e:
+            loaded: LoadedSnapshot = e.value
+            return loaded
+
+
+def load_in_steps(directory: Directory, end: OffsetAndEpoch) -> Generator[None, None, LoadedSnapshot]:
+    """Do the same as `load_packed`, in steps of a millisecond or two, for work beside an event loop. Raises as `load_packed`."""
     name = snapshot_name(end)
     path = f"{directory.path_text}/{name}"
     parts, loading = Parts(end), Loading()
@@ -43,6 +55,7 @@ def load_packed(directory: Directory, end: OffsetAndEpoch) -> LoadedSnapshot:
         for position, batch in data_batches(file, path, parts):
             for piece in pieces_of(batch, path, position, packed_run_of):
                 loading.take(piece)
+                yield
         size = file.size()
     finally:
         file.close()

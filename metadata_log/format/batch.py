@@ -226,6 +226,28 @@ def batch_length(data: bytes, position: int = 0) -> int:
     return int(_header(data, position)[3])
 
 
+class BatchHead(NamedTuple):
+    """The header of a batch whose checksum was not computed."""
+
+    base_offset: Offset
+    end_offset: Offset
+    is_control: bool
+    last_timestamp_ms: int
+    length: int
+    chain: bytes
+
+
+def head_of(data: bytes, position: int = 0) -> BatchHead:
+    """Return the header at `position`, checked against the limits. The CRC is not checked: for hops over batches that were
+    checked before, or that are checked later.
+
+    Raises:
+        LogFormatError: the bytes are not a header of this format.
+    """
+    _, flags, _, length, _, _, base_offset, count, _, _, last_ms, chain = _header(data, position)
+    return BatchHead(base_offset, base_offset + count, bool(flags & CONTROL_FLAG), last_ms, length, chain)
+
+
 def decode(data: bytes, position: int = 0) -> Batch:
     """Decode the batch at `position` of `data`. Check the CRC; `verify_chain` checks the chain.
 

@@ -62,6 +62,14 @@ def _unpack(data: bytes) -> Flushed | None:
     return Flushed(end, chain)
 
 
+def read_flushed(directory: Directory) -> Flushed | None:
+    """Return the note `flushed` of a directory that another process may use; None if the note is missing or damaged."""
+    try:
+        return _unpack(directory.read(FLUSHED_NAME, _START_BYTES_MAX))
+    except (FileNotFoundError, FileTooLarge):
+        return None
+
+
 def write_lost(directory: Directory, lost: Flushed) -> None:
     """Record, durably, that this node lacks records below `lost.end` that it had made durable."""
     directory.write_atomic(LOST_NAME, _pack(lost))

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from metadata_log.disk.identity import IDENTITY_NAME, Identity, read_identity
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset, OffsetAndEpoch
-from metadata_log.store.log_notes import FLUSHED_NAME, Flushed, FlushedNote, LogStart, read_start
+from metadata_log.store.log_notes import Flushed, LogStart, read_flushed, read_start
 from metadata_log.store.segment import base_offset_of
 from snapshots.format import BOOTSTRAP_END, parse_name
 from snapshots.offline.readonly import ReadOnlyDirectory
@@ -106,17 +106,6 @@ def find_logs(paths: Iterable[str]) -> tuple[NodeLog, ...]:
             name, number = f"{log.node} ({number})", number + 1
         logs.append(log._replace(node=name))
     return tuple(logs)
-
-
-def read_flushed(directory: ReadOnlyDirectory) -> Flushed | None:
-    """Read the note `flushed`; None if it is missing or damaged."""
-    if not directory.exists(FLUSHED_NAME):
-        return None
-    note = FlushedNote(directory)
-    try:
-        return note.read()
-    finally:
-        note.close()
 
 
 def _read(metadata: ReadOnlyDirectory, data: ReadOnlyDirectory) -> NodeLog:

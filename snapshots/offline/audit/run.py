@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Epoch, NodeId, Offset
 from metadata_log.format.records import LeaderChange
-from metadata_log.store.log_notes import LogStart, read_start
+from metadata_log.store.log_notes import LogStart, read_flushed, read_start
 from snapshots.format import snapshot_name
 from snapshots.offline.audit.batch_checks import (
     NodeBatches,
@@ -40,7 +40,7 @@ from snapshots.offline.audit.snapshot_checks import CheckedSnapshot, check_snaps
 from snapshots.offline.audit.summary import lines_of, summary
 from snapshots.offline.compaction import CannotCompact, base_of
 from snapshots.offline.fold import FoldResult, fold_digests, read_entities
-from snapshots.offline.inputs import NodeLog, find_logs, read_flushed
+from snapshots.offline.inputs import NodeLog, find_logs
 from snapshots.offline.survey import NO_PUNCTUATION, Punctuation, read_punctuation, read_table
 
 if TYPE_CHECKING:
