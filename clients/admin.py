@@ -441,6 +441,7 @@ class AdminClient(Calls):
 
     async def submit(self) -> SubmitStream:
         """Opens a stream of changes to the active controller. See `SubmitStream`."""
+        self.check_present()
         target = await self.leader()
         return SubmitStream(self._stub(target).Submit(), target, self._cluster_id, self.timeout_s)
 

@@ -11,6 +11,7 @@ Each call has one deadline. For example:
 """
 
 import asyncio
+import copy
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Self, TypeAlias, TypeVar
@@ -55,6 +56,10 @@ DELAY_S: Final = 0.5
 BACKOFF_FIRST_S: Final = 0.02
 BACKOFF_MAX_S: Final = 0.2
 
+_NO_POSITIONS: Final = (
+    "this controller is of an older release, and has answered with its newest image; nothing was changed. Ask again when all "
+    "controllers have this release"
+)
 _OFFSETS: Final = ("offset", "as_of_offset")
 """The fields of answers that tell how far the log has come."""
 
@@ -85,10 +90,12 @@ class Calls:
         *,
         dial: Any = None,
         local: bool = False,
+        at_offset: int | None = None,
+        at_time_ms: int | None = None,
     ) -> None:
         """`endpoints`: `host:port` of controllers, or of brokers, which ask the controllers. `dial(target) -> Channel`: makes the
         channels, for example with TLS. `local`: reads see the asked node's own image, which may be old, but never older than
-        what this client has seen.
+        what this client has seen. `at_offset`, `at_time_ms`: reads see an image of the past (`at`).
 
         Raises:
             BadEndpoint: `endpoints` is empty, or an entry is not `host:port`. (A ValueError.)
@@ -107,10 +114,23 @@ class Calls:
         self.lists_until_s: float | None = None
         """The time of the loop at which lists with all their pages must be complete. None: each page has `timeout_s`."""
         self._local = local
+        self._at_offset, self._at_time_ms = at_offset, at_time_ms
+        self.past_offset: int | None = None
+        """The offset of the image of the past that the last answer showed; None: no answer did."""
         self.local_view: admin_pb2.LocalView | None = None
         """The node and the age of the last answer that came from one node's own image."""
         self._high_watermark = 0
         """The highest offset that this client was told of. Its next change takes effect above, and its next read is not older."""
+
+    def at(self, *, offset: int | None = None, time_ms: int | None = None) -> Self:
+        """Returns a client whose reads see the image at `offset` (end-exclusive), or at a time in milliseconds since 1970.
+
+        The client uses the connections of this client, and is not closed. It makes no changes. With both arguments it sees the
+        lower image. The image is that after the batches that end at or below the offset, or were appended at or before the time.
+        """
+        past = copy.copy(self)
+        past._at_offset, past._at_time_ms = offset, time_ms
+        return past
 
     async def __aenter__(self) -> Self:
         return self
@@ -130,16 +150,39 @@ class Calls:
         Every change gets a request id, so the client sends it again when the answer is missing, unless `repeatable` is False.
         """
         kind = ADMIN[METHODS[request.DESCRIPTOR.full_name]]
+        if kind is Kind.READ:
+            self._name_position(request.context)
+        else:
+            self.check_present()
         if kind in (Kind.CHANGE_ONCE, Kind.GOAL):
             request.context.request_id = secrets.token_bytes(16)
         elif kind is Kind.READ and self._local:
             request.context.consistency = admin_pb2.RequestContext.LOCAL
             request.context.client_high_watermark = self._high_watermark
         response: Any = await self._ask(request, repeatable=repeatable)
+        if self._at_offset is not None and getattr(response, "as_of_offset", 0) > self._at_offset:
+            raise AdminError(ErrorCode.UNSUPPORTED_VERSION, _NO_POSITIONS)
+        if kind is Kind.READ and self._reads_past:
+            self.past_offset = getattr(response, "as_of_offset", None)
         if "local" in response.DESCRIPTOR.fields_by_name and response.HasField("local"):
             self.local_view = response.local
         assert isinstance(response, response_type), response
         return response
+
+    @property
+    def _reads_past(self) -> bool:
+        return self._at_offset is not None or self._at_time_ms is not None
+
+    def check_present(self) -> None:
+        """Raises ValueError: this client reads the past, and changes nothing."""
+        if self._reads_past:
+            raise ValueError("this client reads the past and changes nothing; use the client that `at` was called on")
+
+    def _name_position(self, context: Any) -> None:
+        if self._at_offset is not None:
+            context.at_offset = self._at_offset
+        if self._at_time_ms is not None:
+            context.at_time_ms = self._at_time_ms
 
     async def pages(self, request: Any, response_type: type[R]) -> AsyncIterator[R]:
         """Sends a request for a list until the last page has come, and yields the pages. Each page is as of its own offset.

@@ -44,6 +44,7 @@ from service_kit.process.endpoints import (
     parse_node_address,
 )
 from service_kit.security.tls_config import SecureConfig
+from snapshots.history.kept import PastConfig
 from snapshots.policy import MarkPolicy, RetentionPolicy
 
 MINUTE_MS = 60_000
@@ -140,6 +141,10 @@ class QuorumConfig(SecureConfig):
     """Maximum size of log and snapshots together; the oldest are dropped, never the newest snapshot. A soft limit."""
     metadata_max_retention_ms: Annotated[int, Field(ge=MINUTE_MS)] = 7 * DAY_MS
     """How much older than the newest snapshot a kept snapshot may be; the log before the oldest kept one is dropped, too."""
+    metadata_past_images_max: Annotated[int, Field(ge=0, le=64)] = 4
+    """Maximum number of images of the past that are kept in memory after a read at an offset or a time."""
+    metadata_past_records_max: Annotated[int, Field(ge=0)] = 2_000_000
+    """Maximum number of topics, partitions, configs and so on in all kept images of the past together."""
 
     broker_session_timeout_ms: Milliseconds = 9_000
     """How long the active controller waits for a broker's fetch before it fences the broker."""
@@ -260,6 +265,7 @@ class QuorumConfig(SecureConfig):
             marks=MarkPolicy(
                 self.metadata_log_max_record_bytes_between_snapshots, self.metadata_log_max_snapshot_interval_ms
             ),
+            past=PastConfig(self.metadata_past_images_max, self.metadata_past_records_max),
             scrub_interval_ms=self.metadata_log_scrub_interval_ms,
             retention=RetentionPolicy(self.metadata_max_retention_bytes, self.metadata_max_retention_ms),
             lease_ms=self.broker_lease_ms or max(1, session_ms * 5 // 9),

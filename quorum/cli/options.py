@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
+from metadata_log.format.ids import OFFSET_MAX
 from quorum.cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, CliError, of_admin_error
+from quorum.cli.times import Time
 from service_kit.process.endpoints import BadEndpoint, parse_host_port
 
 if TYPE_CHECKING:
@@ -50,6 +52,9 @@ class Options:
     cert: Path | None = None
     key: Path | None = None
     local: bool | None = None
+    at_offset: int | None = None
+    at_time_ms: int | None = None
+    """Where a read of the past looks; None: the newest image."""
     from_environment: frozenset[str] = frozenset()
     """Names of the fields above whose values the environment gave: a flag takes the place of each."""
 
@@ -125,9 +130,33 @@ _GLOBALS = (
 )
 
 
+_POSITION = (
+    click.option(
+        "--at-offset",
+        type=click.IntRange(0, OFFSET_MAX),
+        metavar="OFFSET",
+        help="Show the state after the records below this offset.",
+    ),
+    click.option(
+        "--at-time",
+        "at_time_ms",
+        type=Time(),
+        metavar="TIME",
+        help="Show the state at this time: 2026-11-24T09:30:00Z, or 15m for a quarter of an hour ago.",
+    ),
+)
+
+
 def global_options(command: F) -> F:
     """Adds the options that all commands have."""
     for option in reversed(_GLOBALS):
+        command = option(command)
+    return command
+
+
+def at_position(command: F) -> F:
+    """Adds the options of a command that can show the past. Put the decorator above `command`."""
+    for option in reversed(_POSITION):
         command = option(command)
     return command
 
@@ -175,12 +204,21 @@ def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]], *, waits:
     async def run() -> T:
         async with (
             Dialer(tls) as dialer,
-            AdminClient(endpoints, timeout_s=timeout_s, dial=dialer, local=bool(options.local)) as client,
+            AdminClient(
+                endpoints,
+                timeout_s=timeout_s,
+                dial=dialer,
+                local=bool(options.local),
+                at_offset=options.at_offset,
+                at_time_ms=options.at_time_ms,
+            ) as client,
         ):
             client.on_delay = _tell_delay if sys.stderr.isatty() else None
             if options.timeout_s is not None and not waits:
                 client.lists_until_s = asyncio.get_running_loop().time() + options.timeout_s
             result = await work(client)
+            if client.past_offset is not None:
+                click.echo(f"quorumctl: this is the state at offset {client.past_offset}", err=True)
             if client.local_view is not None:
                 click.echo(f"quorumctl: {_whose(client.local_view)}", err=True)
             return result

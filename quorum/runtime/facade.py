@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
+from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.messages import PeerRequest, PeerResponse
@@ -24,6 +25,7 @@ from quorum.runtime.protocol.requests import (
 )
 from quorum.runtime.protocol.restarts import RestartAdvice
 from quorum.runtime.protocol.tallies import Tallies
+from snapshots.history.wanted import Wanted
 from snapshots.store import SnapshotInfo
 
 T = TypeVar("T")
@@ -77,6 +79,14 @@ class ControllerNode(Protocol):
 
         Raises:
             Refused: NOT_READY: the node has not applied them in time.
+        """
+        ...
+
+    async def past_image(self, wanted: Wanted, committed_end: Offset, timeout_ms: int) -> MetadataImage:
+        """Returns the image at an offset or a time of the past. `committed_end`: the offset of a view that was read just before.
+
+        Raises:
+            Refused: OFFSET_OUT_OF_RANGE, NOT_READY, THROTTLING_QUOTA_EXCEEDED or STORAGE_ERROR; nothing was read.
         """
         ...
 

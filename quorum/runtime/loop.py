@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
+from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.inputs import PeerRefused, ShutDown
@@ -30,6 +31,7 @@ from quorum.runtime.callers import Callers
 from quorum.runtime.commit_meter import CommitMeter
 from quorum.runtime.disk.open_directory import Opened
 from quorum.runtime.flusher import Flusher
+from quorum.runtime.image.past_images import PastImages
 from quorum.runtime.inbox import ClientEvent, Inbox
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.jobs import FlushJob, Job
@@ -65,6 +67,7 @@ from quorum.runtime.protocol.world import (
 from quorum.runtime.status import node_status
 from quorum.runtime.turn_timer import TurnTimer
 from quorum.runtime.worker import FOLLOWER_REST_S, NEW_EPOCH_REST_S, REST_S, Worker
+from snapshots.history.wanted import Wanted
 from snapshots.store import PositionOutOfRange, SnapshotInfo, SnapshotNotFound
 
 logger = logging.getLogger(__name__)
@@ -101,6 +104,7 @@ class NodeLoop:
             self._load_rest_s,
         )
         self._flusher = Flusher(self._worker.run, lambda: self._loop.call_soon_threadsafe(self._schedule))
+        self._past = PastImages(opened.snapshotter.store.directory, config.past, clock.elapsed_us)
         self.stopped: asyncio.Future[str] = self._loop.create_future()
         """Resolved with the reason when the node cannot go on."""
         self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
@@ -133,6 +137,7 @@ class NodeLoop:
         await self._peers.close()
         await asyncio.to_thread(self._flusher.stop)
         await self._worker.stop()
+        await self._past.stop()
         self._opened.log.close()
         self._opened.directory.unlock()
 
@@ -195,6 +200,12 @@ class NodeLoop:
         answer = await self._ask(lambda reply_to: LocalRead(at_least, reply_to, deadline_ms))
         assert isinstance(answer, ReadView)
         return view(answer)
+
+    async def past_image(self, wanted: Wanted, committed_end: Offset, timeout_ms: int) -> MetadataImage:
+        refusal = self._refusal()
+        if refusal is not None:
+            raise refusal
+        return await self._past.image(wanted, committed_end, timeout_ms)
 
     async def skip_batch(self, request: SkipRequest, timeout_ms: int) -> BatchSkipped:
         deadline_ms = self._clock.now_ms() + timeout_ms

@@ -20,6 +20,7 @@ from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import Refused
 from quorum.wire.admin_methods import CALLS, TABLE
 from quorum.wire.convert.errors import BadMessage, bad_request, error, from_refusal, leader_hint
+from quorum.wire.past_views import refuse_position
 from quorum.wire.request_identity import identity_of
 from quorum.wire.submit import Load, MakeResponse, SubmitConversation
 from quorum.wire.table import Row
@@ -70,6 +71,7 @@ class AdminService(TableService):
 
         try:
             self._check(call.context, caller)
+            refuse_position(call.context)
             command, identity = row.from_request(call), identity_of(call, lambda: caller.principal)
         except BadMessage as e:
             return answered(partial(respond, bad_request(e)))

@@ -28,6 +28,7 @@ from quorum.runtime.protocol.requests import ReadView, Refused
 from quorum.wire import in_pieces
 from quorum.wire.convert.errors import BadMessage, bad_request, not_authorized, to_refusal, wrong_cluster
 from quorum.wire.forwarding import ask_leader
+from quorum.wire.past_views import refuse_position, view_at, wanted_of
 from quorum.wire.request_identity import identity_of
 from quorum.wire.snapshot_hashes import SnapshotHashes
 from quorum.wire.table import Asked, Controller, Counted, Goal, Row, Submitted, Table, Viewed
@@ -104,6 +105,8 @@ class TableService(grpc.GenericRpcHandler):  # type: ignore[misc]
         deadline_s = loop.time() + timeout_of(request.context.timeout_ms, context) / 1_000
         try:
             self._check(request.context, self._doors.caller(context))
+            if not isinstance(row, Viewed | Counted):
+                refuse_position(request.context)
             return await self._carried_out(row, request, context)
         except BadMessage as e:
             raise bad_request(e) from e
@@ -145,8 +148,15 @@ class TableService(grpc.GenericRpcHandler):  # type: ignore[misc]
         return response
 
     async def _read(self, request: Any, context: Any, look: Callable[[ReadView], R]) -> R:
-        """Returns the result of `look` on the newest image or on this node's own image, as the request asks."""
+        """Returns the result of `look` on the newest image, on this node's own image, or on an image of the past, as asked."""
         asked, timeout_ms = request.context, timeout_of(request.context.timeout_ms, context)
+        wanted = wanted_of(asked)
+        if wanted is None:
+            return await self._read_newest(asked, look, timeout_ms)
+        view = await self._read_newest(asked, lambda view: view, timeout_ms)
+        return look(await view_at(self._node, wanted, view, timeout_ms))
+
+    async def _read_newest(self, asked: Any, look: Callable[[ReadView], R], timeout_ms: int) -> R:
         try:
             if asked.consistency != admin_pb2.RequestContext.LOCAL:
                 return await self._node.read(look, timeout_ms)

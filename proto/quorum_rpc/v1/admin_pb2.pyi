@@ -37,7 +37,7 @@ NOT_PREFERRED_LEADER: PartitionCondition
 OFFLINE_REPLICAS: PartitionCondition
 
 class RequestContext(_message.Message):
-    __slots__ = ("cluster_id", "timeout_ms", "request_id", "client_high_watermark", "consistency")
+    __slots__ = ("cluster_id", "timeout_ms", "request_id", "client_high_watermark", "consistency", "at_offset", "at_time_ms")
     class Consistency(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         LINEARIZABLE: _ClassVar[RequestContext.Consistency]
@@ -49,12 +49,16 @@ class RequestContext(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
+    AT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    AT_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     timeout_ms: int
     request_id: bytes
     client_high_watermark: int
     consistency: RequestContext.Consistency
-    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., request_id: _Optional[bytes] = ..., client_high_watermark: _Optional[int] = ..., consistency: _Optional[_Union[RequestContext.Consistency, str]] = ...) -> None: ...
+    at_offset: int
+    at_time_ms: int
+    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., request_id: _Optional[bytes] = ..., client_high_watermark: _Optional[int] = ..., consistency: _Optional[_Union[RequestContext.Consistency, str]] = ..., at_offset: _Optional[int] = ..., at_time_ms: _Optional[int] = ...) -> None: ...
 
 class LocalView(_message.Message):
     __slots__ = ("node_id", "leader_heard_age_ms")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorum.cli.errors import EXIT_USAGE, CliError
-from quorum.cli.options import Options, ask, command
+from quorum.cli.options import Options, ask, at_position, command
 from quorum.cli.output import Column, emit
 from quorum.cli.pairs import pairs
 from quorum.cli.results import emit_results, outcome
@@ -78,6 +78,7 @@ def configs() -> None:
 
 
 @configs.command()
+@at_position
 @_of_resources
 @click.option("--all", "with_defaults", is_flag=True, help="Also the keys that were not set on the resource.")
 @click.option(

@@ -13,7 +13,7 @@ import click
 
 from metadata_log.format.records import METADATA_VERSION, METADATA_VERSION_MAX
 from quorum.cli.errors import EXIT_USAGE, CliError
-from quorum.cli.options import Options, ask, command
+from quorum.cli.options import Options, ask, at_position, command
 from quorum.cli.output import Column, emit
 from quorum.cli.shared_options import DRY_RUN
 from quorum.wire.words import endpoint_text
@@ -47,6 +47,7 @@ def features() -> None:
 
 
 @features.command()
+@at_position
 @command
 def describe(options: Options) -> None:
     """Shows for each feature the levels that the release supports, and the cluster's level.

@@ -9,6 +9,7 @@ from metadata_log.format.records import SUPPORTED, Endpoint, FeatureRange
 from metadata_log.store.log_config import LogConfig
 from quorum.controller.controller import ControllerConfig
 from quorum.core.protocol.config import RaftConfig
+from snapshots.history.kept import PastConfig
 from snapshots.policy import MarkPolicy, RetentionPolicy
 
 
@@ -29,6 +30,7 @@ class NodeConfig(NamedTuple):
     log: LogConfig = LogConfig()
     marks: MarkPolicy = MarkPolicy()
     retention: RetentionPolicy = RetentionPolicy()
+    past: PastConfig = PastConfig()
     scrub_interval_ms: int = 24 * 3_600_000
     """How long one scrub of all sealed segments and snapshots takes, about; 0: no scrub."""
     lease_ms: int = 5_000

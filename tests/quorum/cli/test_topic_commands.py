@@ -59,6 +59,21 @@ async def test_topics_are_altered(run: Run, node: FakeNode) -> None:
         assert (await run("topics", *usage)).exit_code == 2
 
 
+async def test_lists_show_the_past(run: Run, node: FakeNode) -> None:
+    """On stderr the command says which state it shows, because nobody can see that from a table."""
+    assert (await run("topics", "create", "a")).exit_code == 0
+    node.images.append(node.cluster.image)
+    assert (await run("topics", "create", "b")).exit_code == 0
+    at = node.images[0].offset
+    then = await run("topics", "list", "--at-offset", at, "-o", "json")
+    assert [each["name"] for each in then.document["topics"]] == ["a"]
+    assert f"this is the state at offset {at}" in then.stderr
+    ago = await run("topics", "describe", "a", "--at-time", "1ms", "-o", "json")
+    assert (ago.exit_code, ago.document["topics"][0]["name"]) == (0, "a")
+    refused = await run("topics", "list", "--at-offset", at + 1000)
+    assert refused.exit_code == 1 and "cannot be shown" in refused.stderr
+
+
 async def test_the_cluster_is_described(run: Run, node: FakeNode) -> None:
     """Its id, its controllers, and what it has; the endpoints of brokers that are not online only on request."""
     node.cluster.create("orders", 2, 3)

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.messages import (
@@ -49,6 +50,8 @@ from quorum.runtime.protocol.world import (
     Submission,
 )
 from quorum.runtime.status import node_status
+from snapshots.history.past import Past
+from snapshots.history.wanted import OutOfReach, Wanted
 from snapshots.store import PositionOutOfRange, SnapshotInfo, SnapshotNotFound
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 
@@ -175,6 +178,12 @@ class LoneController:
         answer = self.ask(lambda reply_to: LocalRead(at_least, reply_to, deadline_ms))
         assert isinstance(answer, ReadView)
         return view(answer)
+
+    async def past_image(self, wanted: Wanted, committed_end: Offset, timeout_ms: int) -> MetadataImage:
+        try:
+            return Past(self.lone.disk.subdirectory("@metadata")).shown(wanted, committed_end).image
+        except OutOfReach as e:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, str(e)) from e
 
     async def skip_batch(self, request: SkipRequest, timeout_ms: int) -> BatchSkipped:
         answer = self.ask(lambda reply_to: SkipWanted(request, reply_to, self.lone.now_ms + timeout_ms))

@@ -8,6 +8,7 @@ from metadata_log.disk.identity import Identity
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
 from metadata_log.format.records import Endpoint, Voter, Voters
+from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.decision import ControllerError
 from quorum.controller.protocol.request_outcomes import RequestIdentity
@@ -53,6 +54,7 @@ from quorum.runtime.protocol.requests import (
 from quorum.runtime.protocol.restarts import RestartAdvice, restart_advice
 from quorum.runtime.protocol.tallies import Tallies
 from service_kit.process.endpoints import HostPort
+from snapshots.history.wanted import Wanted
 from snapshots.store import SnapshotInfo
 from tests.quorum.controller.cluster import Cluster
 
@@ -77,6 +79,8 @@ class FakeNode:
         self.under_way: set[asyncio.Task[CommandReply]] = set()
         self.leader_id = 1
         self.role = "leader"
+        self.images: list[MetadataImage] = []
+        """Images of the past, oldest first."""
         self.target = ""
         """Where it is served, if whoever serves it says so."""
         self.identities: list[RequestIdentity | None] = []
@@ -172,6 +176,13 @@ class FakeNode:
         if at_least > image.offset:
             raise Refused(ErrorCode.NOT_READY, f"this controller has applied all below {image.offset}")
         return view(ReadView(image.offset, image, None, self.cluster.now_ms, LocalView(self.leader_id, 7)))
+
+    async def past_image(self, wanted: Wanted, committed_end: Offset, timeout_ms: int) -> MetadataImage:
+        """The images that the cluster has had, by offset."""
+        past = [each for each in self.images if wanted.reaches(each.offset, each.provenance.timestamp_ms)]
+        if not past or (wanted.offset or 0) > committed_end:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{wanted} cannot be shown; nothing was read")
+        return past[-1]
 
     async def skip_batch(self, request: SkipRequest, timeout_ms: int) -> BatchSkipped:
         self._maybe_refuse()

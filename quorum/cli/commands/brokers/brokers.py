@@ -9,7 +9,7 @@ import click
 
 from quorum.cli.commands.brokers.broker_changes import drain, fence, undrain, unfence, unregister
 from quorum.cli.errors import EXIT_NOT_FOUND, EXIT_UNHEALTHY, CliError
-from quorum.cli.options import Options, ask, command
+from quorum.cli.options import Options, ask, at_position, command
 from quorum.cli.output import UNKNOWN, Column, emit
 from quorum.cli.shared_options import BROKER_IDS
 from quorum.wire.words import endpoint_text, id_text, optional, state_text, time_text
@@ -47,6 +47,7 @@ def brokers() -> None:
 
 
 @brokers.command("list")
+@at_position
 @click.option("--expect-online", is_flag=True, help="Exit code 10 unless every broker is online.")
 @command
 def list_(options: Options, expect_online: bool) -> None:
@@ -66,6 +67,7 @@ def list_(options: Options, expect_online: bool) -> None:
 
 
 @brokers.command()
+@at_position
 @BROKER_IDS
 @command
 def describe(options: Options, broker_ids: tuple[int, ...]) -> None:

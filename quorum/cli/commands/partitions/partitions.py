@@ -8,7 +8,7 @@ import click
 
 from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.lazy import LazyGroup
-from quorum.cli.options import Options, ask, command
+from quorum.cli.options import Options, ask, at_position, command
 from quorum.cli.output import emit
 from quorum.cli.partition_table import conditions_of_partitions, partition_columns, partition_row, wanted_conditions
 from quorum.cli.shared_options import ID, INT32_MAX
@@ -29,6 +29,7 @@ def partitions() -> None:
 
 
 @partitions.command("list")
+@at_position
 @conditions_of_partitions
 @click.option("--not-preferred-leader", is_flag=True, help="The first assigned replica does not lead.")
 @click.option("--offline-replicas", is_flag=True, help="A replica's broker is fenced, or its log directory offline.")

@@ -19,7 +19,7 @@ from metadata_log.format.acl_words import (
     ResourceType,
 )
 from quorum.cli.errors import EXIT_USAGE, CliError
-from quorum.cli.options import Options, ask, command
+from quorum.cli.options import Options, ask, at_position, command
 from quorum.cli.output import Column, emit
 from quorum.cli.results import emit_results, outcome
 from quorum.cli.shared_options import DRY_RUN
@@ -118,6 +118,7 @@ def acls() -> None:
 
 
 @acls.command("list")
+@at_position
 @_conditions
 @command
 def list_(options: Options, **given: Any) -> None:

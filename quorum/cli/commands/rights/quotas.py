@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorum.cli.errors import EXIT_USAGE, CliError
-from quorum.cli.options import Options, ask, command
+from quorum.cli.options import Options, ask, at_position, command
 from quorum.cli.output import Column, emit
 from quorum.cli.pairs import pairs
 from quorum.cli.results import emit_results, outcome
@@ -74,6 +74,7 @@ def quotas() -> None:
 
 
 @quotas.command("list")
+@at_position
 @_of_entity
 @click.option("--strict", is_flag=True, help="Leave out entities with other parts than the named ones.")
 @command

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from quorum.cli.errors import EXIT_USAGE, CliError
-from quorum.cli.options import Options, ask, command
+from quorum.cli.options import Options, ask, at_position, command
 from quorum.cli.output import Column, emit
 from quorum.cli.results import emit_results, outcome
 from quorum.cli.shared_options import DRY_RUN
@@ -37,6 +37,7 @@ def users() -> None:
 
 
 @users.command("list")
+@at_position
 @command
 def list_(options: Options) -> None:
     """Shows all users with the mechanisms of their credentials, without secrets.

@@ -9,7 +9,7 @@ import click
 
 from quorum.cli.commands.topics.apply import apply
 from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
-from quorum.cli.options import Options, ask, command
+from quorum.cli.options import Options, ask, at_position, command
 from quorum.cli.output import UNKNOWN, Column, emit
 from quorum.cli.pairs import pairs
 from quorum.cli.partition_table import conditions_of_partitions, partition_columns, partition_row, wanted_conditions
@@ -45,6 +45,7 @@ topics.add_command(apply)
 
 
 @topics.command("list")
+@at_position
 @conditions_of_partitions
 @click.option("--topics-with-overrides", is_flag=True, help="Only topics on which configs were set.")
 @command
@@ -214,6 +215,7 @@ def delete(options: Options, names: tuple[str, ...], if_exists: bool) -> None:
 
 
 @topics.command()
+@at_position
 @click.argument("names", nargs=-1, required=True)
 @command
 def describe(options: Options, names: tuple[str, ...]) -> None:

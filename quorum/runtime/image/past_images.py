@@ -1,0 +1,120 @@
+"""Images of the past for readers: made on a thread of their own, one at a time, and kept for a while.
+
+    reader at 1,244 --+
+    reader at 1,244 --+--> one build --> [thread: load, replay, rest] --> kept --> both readers
+    reader at 1,300 ------ waits -------> goes on from the image at 1,244
+
+*The thread rests after each short piece of work*, for as long as the piece took. A thread that computes takes the interpreter
+from the event loop (`quorum.runtime.worker`), and nobody's lease depends on an image of the past. Example with controller 1:
+    1. Controller 1 leads; an operator asks for the image of yesterday. The thread loads a snapshot of 1,000,000 partitions.
+    2. A vote arrives. The event loop gets the interpreter within a switch interval, and a whole core in the thread's rests.
+    3. The operator's call has a timeout of 2 s, and the build takes 5 s. The call ends with NOT_READY; the build goes on. The
+       operator asks again, waits for the same build, and gets the image.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeAlias
+
+from metadata_log.disk.files import Directory
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import Offset
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.replay import ReplayStopped
+from quorum.runtime.protocol.requests import Refused
+from service_kit.process.garbage import loading_for_a_while
+from service_kit.process.switches import frequent_switches
+from snapshots.history.kept import KeptImages, PastConfig
+from snapshots.history.past import Past
+from snapshots.history.wanted import HistoryDamaged, OutOfReach, Shown, Wanted
+
+WORK_US: Final = 2_000
+"""How long the thread works at a time."""
+REST_S: Final = 0.002
+"""How long the thread rests after each piece of work: so a build takes half of a core at most."""
+_Key: TypeAlias = tuple[Wanted, Offset]
+"""A position; for a time with the committed end, because a later batch may have the same time."""
+
+
+class PastImages:
+    """The images of the past of one node. Use on the event loop's thread."""
+
+    def __init__(self, metadata: Directory, config: PastConfig, elapsed_us: Callable[[], int]) -> None:
+        self._past = Past(metadata)
+        self._config = config
+        self._elapsed_us = elapsed_us
+        self._kept = KeptImages(config)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="past")
+        self._builds: dict[_Key, asyncio.Task[Shown]] = {}
+        self._ended = threading.Event()
+
+    async def image(self, wanted: Wanted, committed_end: Offset, timeout_ms: int) -> MetadataImage:
+        """Returns the image at `wanted`; `committed_end` is how far the node has applied its log.
+
+        Raises:
+            Refused: OFFSET_OUT_OF_RANGE, NOT_READY, THROTTLING_QUOTA_EXCEEDED or STORAGE_ERROR, as RequestContext of the wire
+                describes them.
+        """
+        kept = self._kept.find(wanted, committed_end)
+        if kept is not None:
+            return kept.image
+        key = (wanted, 0 if wanted.time_ms is None else committed_end)
+        build = self._builds.get(key) or self._begin(key, committed_end)
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                shown = await asyncio.shield(build)
+        except TimeoutError as e:
+            text = (
+                f"the image at {wanted} is still being made; nothing was read. Ask again in a moment: the work goes on"
+            )
+            raise Refused(ErrorCode.NOT_READY, text) from e
+        except OutOfReach as e:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, str(e)) from e
+        except (HistoryDamaged, ReplayStopped, OSError) as e:
+            raise Refused(ErrorCode.STORAGE_ERROR, f"the image at {wanted} cannot be made here: {e}") from e
+        return shown.image
+
+    async def stop(self) -> None:
+        """Ends all builds, and waits for the thread. Waiting readers are refused."""
+        self._ended.set()
+        await asyncio.to_thread(self._thread.shutdown, wait=True)
+        await asyncio.gather(*self._builds.values(), return_exceptions=True)
+
+    def _begin(self, key: _Key, committed_end: Offset) -> asyncio.Task[Shown]:
+        if len(self._builds) >= self._config.waiting_max or self._ended.is_set():
+            text = (
+                f"nothing was read: this controller makes {len(self._builds)} images of the past already, one after the other; "
+                "ask again in a moment, or ask another controller"
+            )
+            raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
+        build = asyncio.get_running_loop().create_task(self._build(key[0], committed_end))
+        self._builds[key] = build
+
+        def done(task: asyncio.Task[Shown]) -> None:
+            del self._builds[key]
+            if not task.cancelled() and task.exception() is None:
+                self._kept.keep(task.result())
+
+        build.add_done_callback(done)
+        return build
+
+    async def _build(self, wanted: Wanted, committed_end: Offset) -> Shown:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._work, wanted, committed_end)
+
+    def _work(self, wanted: Wanted, committed_end: Offset) -> Shown:
+        """Makes an image, on the thread."""
+        with frequent_switches(), loading_for_a_while():
+            steps = self._past.steps(wanted, committed_end, self._kept.all())
+            until_us = 0
+            while True:
+                if self._elapsed_us() >= until_us:
+                    if self._ended.wait(REST_S):
+                        raise HistoryDamaged("this controller stops; nothing was read, ask another controller")
+                    until_us = self._elapsed_us() + WORK_US
+                try:
+                    next(steps)
+                except StopIteration as e:
+                    shown: Shown = e.value
+                    return shown
