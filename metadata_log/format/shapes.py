@@ -77,6 +77,12 @@ def _runtime_type(annotation: Any) -> type[Any]:
     return cast(type[Any], typing.get_origin(bare) or bare)
 
 
+def _types_of(annotation: Any) -> frozenset[type[Any]]:
+    """Return the types that a field's value has. MessagePack decodes a struct as a tuple, which `rebuild` replaces."""
+    types_ = frozenset(map(_runtime_type, alternatives_of(annotation)))
+    return types_ | {tuple} if any(hasattr(each, "_fields") for each in types_) else types_
+
+
 def _converter(name: str, annotation: Any) -> Converter | None:
     """Return the check that a field needs beyond its own type; None if it needs none."""
     for alternative in alternatives_of(annotation):
@@ -86,6 +92,8 @@ def _converter(name: str, annotation: Any) -> Converter | None:
             return _tuple_of_structs(item) if hasattr(item, "_fields") else _tuple_of(item)
         if alternative == Uuid:
             return _uuid
+        if hasattr(alternative, "_fields"):
+            return Shape(alternative).rebuild
     return None
 
 
@@ -99,7 +107,7 @@ class Shape:
         self.required = len(self.names) - len(defaults)
         self.defaults = tuple(defaults.values())
         hints = hints_of(cls)
-        self.allowed = tuple(frozenset(map(_runtime_type, alternatives_of(hints[name]))) for name in self.names)
+        self.allowed = tuple(_types_of(hints[name]) for name in self.names)
         converters = ((i, _converter(name, hints[name])) for i, name in enumerate(self.names))
         self.converters = tuple((i, convert) for i, convert in converters if convert is not None)
         self.signatures: set[tuple[type, ...]] = set()

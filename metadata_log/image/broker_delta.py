@@ -1,4 +1,4 @@
-"""The effects of the records of brokers and controllers on an image; the other effects are in `topic_delta` and `delta`.
+"""The effects of the records of brokers and controllers on an image; the other effects are in the neighbour files.
 
 A broker is one record of the image: its registration, with the changes that came after it. The mode that an operator gave to the
 broker's id is another record, because it survives a new registration.
@@ -18,8 +18,8 @@ from metadata_log.format.records import (
     RegisterController,
     UnregisterBroker,
 )
+from metadata_log.image.entity_delta import EntityDelta
 from metadata_log.image.image_editor import DeltaKind, Edits, Misfit
-from metadata_log.image.topic_delta import TopicDelta
 
 
 def _kept_epoch(old: RegisterBroker | None, new: RegisterBroker) -> int | None:
@@ -27,7 +27,7 @@ def _kept_epoch(old: RegisterBroker | None, new: RegisterBroker) -> int | None:
     return old.broker_epoch if old is not None and old.incarnation_id == new.incarnation_id else None
 
 
-class BrokerDelta(TopicDelta):
+class BrokerDelta(EntityDelta):
     """Changes to the brokers and controllers of one image."""
 
     _controllers: Edits[NodeId, RegisterController] = Edits("controllers")
@@ -53,6 +53,8 @@ class BrokerDelta(TopicDelta):
         if is_revived and self._kind is DeltaKind.STRICT:
             raise Misfit(f"broker {record.broker_id} registers with a process that is dead")
         self._check_death(record)
+        if old is not None and (record.fenced or record.broker_epoch != old.broker_epoch):
+            self._end_broker_session(record.broker_id, old.broker_epoch)
         self._put(self._brokers, record.broker_id, record)
         self.changed.brokers.add(record.broker_id)
 
@@ -90,11 +92,14 @@ class BrokerDelta(TopicDelta):
             dead=old.dead or record.dead,
         )
         self._check_death(new)
+        if new.fenced:
+            self._end_broker_session(record.broker_id, record.broker_epoch)
         self._put(self._brokers, record.broker_id, new)
         self.changed.brokers.add(record.broker_id)
 
     def _unregister_broker(self, record: UnregisterBroker, offset: Offset) -> None:
         self._registration(record.broker_id, record.broker_epoch)
+        self._end_broker_session(record.broker_id, record.broker_epoch)
         if record.broker_id in self._broker_modes:
             raise Misfit(f"broker {record.broker_id} has a mode that an operator has set")
         self._drop(self._brokers, record.broker_id, "broker")

@@ -12,19 +12,31 @@ from dataclasses import dataclass, field, fields
 from itertools import zip_longest
 from typing import Any, Final, TypeVar
 
+from metadata_log.format.entity_names import EntityName
 from metadata_log.format.ids import NodeId, Uuid
+from metadata_log.format.records import Entity
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.ordered_map import OrderedMap
 
 K = TypeVar("K")
 
-_SUMS: Final = {"provenance", "digest", "record_count", "partition_count"}
-_NAMED: Final = {"topics_by_id", "topic_ids", "brokers", "controllers", "configs", "features"}
+_SUMS: Final = {"provenance", "digest", "record_count", "partition_count", "entity_bytes", "kind_usage", "owned"}
+_NAMED: Final = {
+    "topics_by_id", "topic_ids", "brokers", "controllers", "configs", "features", "entities", "entity_kinds", "client_sessions"
+}  # fmt: skip
 """Fields of the image whose changes are listed by entity."""
 _OTHERS: Final = tuple({each.name for each in fields(MetadataImage)} - _SUMS - _NAMED)
 
 
 def _differing(before: Mapping[K, Any], after: Mapping[K, Any]) -> set[K]:
     return {key for key in {*before, *after} if before.get(key) != after.get(key)}
+
+
+def _differing_entities(
+    before: OrderedMap[EntityName, Entity], after: OrderedMap[EntityName, Entity]
+) -> set[EntityName]:
+    """Compare without a search for each entity: entries that are equal on both sides cancel out."""
+    return {key for key, _ in {*before.items()} ^ {*after.items()}}
 
 
 @dataclass(slots=True)
@@ -43,6 +55,12 @@ class Changes:
     config_resources: set[tuple[int, str]] = field(default_factory=set)
     """Resources with a key that was set or removed."""
     features: set[str] = field(default_factory=set)
+    entities: set[EntityName] = field(default_factory=set)
+    """Entities, by kind and name, that were written or removed."""
+    entity_kinds: set[str] = field(default_factory=set)
+    """Kinds whose declaration was added, removed or changed."""
+    client_sessions: set[Uuid] = field(default_factory=set)
+    """Sessions of clients that were opened or have ended."""
     others: bool = False
     """Something else changed: quotas, producer ids, ACLs, SCRAM credentials, delegation tokens, request outcomes, modes
     of brokers, the floor of epochs."""
@@ -75,6 +93,9 @@ class Changes:
         self.controllers |= later.controllers
         self.config_resources |= later.config_resources
         self.features |= later.features
+        self.entities |= later.entities
+        self.entity_kinds |= later.entity_kinds
+        self.client_sessions |= later.client_sessions
         self.others = self.others or later.others
 
     @classmethod
@@ -97,11 +118,15 @@ class Changes:
         changes.controllers = _differing(before.controllers, after.controllers)
         changes.config_resources = _differing(before.configs, after.configs)
         changes.features = _differing(before.features, after.features)
+        changes.entities = _differing_entities(before.entities, after.entities)
+        changes.entity_kinds = _differing(before.entity_kinds, after.entity_kinds)
+        changes.client_sessions = _differing(before.client_sessions, after.client_sessions)
         changes.others = any(getattr(before, name) != getattr(after, name) for name in _OTHERS)
         return changes
 
     def __bool__(self) -> bool:
         return bool(
             self.created_topics or self.deleted_topics or self.partitions or self.brokers or self.controllers
-            or self.config_resources or self.features or self.others
+            or self.config_resources or self.features or self.entities or self.entity_kinds or self.client_sessions
+            or self.others
         )  # fmt: skip

@@ -2,8 +2,9 @@
 
 A delta is opened on an image, takes records in log order, and is finished into the next image. Each touched shard and
 chunk of the image is copied once. The effects of the records of topics and partitions are in `topic_delta`, those of
-brokers and controllers in `broker_delta`, all others here. The table `REPLAYS`, at the end of this file, has one row for
-each record type: its effect, the entities that it changes and, for a canonical record, its place in a snapshot.
+brokers and controllers in `broker_delta`, those of entities and sessions in `entity_delta`, all others here. The table
+`REPLAYS`, at the end of this file, has one row for each record type: its effect, what it changes and, for a canonical
+record, its place in a snapshot.
 
 *Replay is strict.* A record that does not fit raises `InvalidRecord`: an unknown topic, a leader outside the ISR, a
 stale broker epoch. A node that guessed would have another image than its peers.
@@ -24,7 +25,6 @@ references to others.
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
 
 from metadata_log.format.errors import LogFormatError
@@ -45,8 +45,12 @@ from metadata_log.format.records import (
     BrokerRegistrationChange,
     ClearElr,
     ClientQuota,
+    ClientSession,
     Config,
     DelegationToken,
+    EndClientSession,
+    Entity,
+    EntityKind,
     EpochFloor,
     EpochsRaised,
     FeatureLevel,
@@ -59,6 +63,8 @@ from metadata_log.format.records import (
     RegisterController,
     RemoveAccessControlEntry,
     RemoveDelegationToken,
+    RemoveEntity,
+    RemoveEntityKind,
     RemoveTopic,
     RemoveUserScramCredential,
     RequestOutcome,
@@ -74,8 +80,8 @@ from metadata_log.image.entity_key import EntityKey, clear_elr_keys, quota_keys,
 from metadata_log.image.image_editor import DeltaKind, Edits, Misfit
 from metadata_log.image.metadata_image import MetadataImage, QuotaKey, ScramKey
 
-_NEWER_FIELDS: Final = itemgetter(*(Partition._fields.index(name) - 2 for name in FIELD_LEVELS[Partition]))
-"""The fields of a partition's state that need a higher level than 1 if they are not empty."""
+_PARTITIONS_LEVEL: Final = max(FIELD_LEVELS[Partition].values())
+"""The level of `metadata.version` from which on every partition fits."""
 
 
 class InvalidRecord(LogFormatError):
@@ -131,7 +137,7 @@ class MetadataDelta(BrokerDelta):
         """
         for topic_id, group in groupby(records, _topic_of_new):
             some = [*group]
-            together = topic_id is not None and len(some) > 1 and self.level == METADATA_VERSION_MAX
+            together = topic_id is not None and len(some) > 1 and self.level >= _PARTITIONS_LEVEL
             if not (together and self._new_partitions(cast(list[Partition], some))):
                 for place, record in enumerate(some, offset):
                     self.replay(record, place)
@@ -347,5 +353,23 @@ REPLAYS: Final[dict[type, Replays]] = {
         lambda r: (("request", str(r.slot)),),
         lambda r: b"\x0a" + by_number(r.slot),
     ),
+    EntityKind: Replays(
+        MetadataDelta._entity_kind, lambda r: (("entity-kind", r.kind),), lambda r: b"\x0d" + by_text(r.kind)
+    ),
+    RemoveEntityKind: Replays(MetadataDelta._remove_entity_kind, lambda r: (("entity-kind", r.kind),)),
+    ClientSession: Replays(
+        MetadataDelta._client_session,
+        lambda r: (("client-session", uuid_text(r.session_id)),),
+        lambda r: b"\x0e" + by_bytes(r.session_id),
+    ),
+    EndClientSession: Replays(
+        MetadataDelta._end_client_session, lambda r: (("client-session", uuid_text(r.session_id)),)
+    ),
+    Entity: Replays(
+        MetadataDelta._entity,
+        lambda r: (("entity", r.kind, r.name),),
+        lambda r: b"\x0f" + by_text(r.kind) + by_text(r.name),
+    ),
+    RemoveEntity: Replays(MetadataDelta._remove_entity, lambda r: (("entity", r.kind, r.name),)),
     NoOp: Replays(MetadataDelta._no_op, lambda r: ()),
 }

@@ -8,18 +8,19 @@ Maps whose contents this class reads have their `Edits` here. All other maps are
 """
 
 from enum import Enum, auto
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from metadata_log.format.ids import Uuid, uuid_text
 from metadata_log.format.records import Config, MetadataRecord
 from metadata_log.image.changes import Changes
 from metadata_log.image.digest import MODULUS, record_hash
 from metadata_log.image.metadata_image import ConfigResource, MetadataImage, Provenance, evolved
-from metadata_log.image.sharded_map import MapEditor
 from metadata_log.image.topic_image import TopicEditor, TopicImage
 
 K = TypeVar("K")
 V = TypeVar("V")
+C = TypeVar("C", contravariant=True)
+"""The keys of a protocol, which only come in."""
 
 
 class Misfit(Exception):
@@ -37,6 +38,17 @@ class DeltaKind(Enum):
     """All records of one entity: references to other entities are not checked."""
 
 
+class Editor(Protocol[C, V]):
+    """Changes to one map of the image: a `MapEditor` or an `OrderedEditor`."""
+
+    def get(self, key: C) -> V | None: ...
+    def __contains__(self, key: C) -> bool: ...
+    def __len__(self) -> int: ...
+    def __setitem__(self, key: C, value: V) -> None: ...
+    def __delitem__(self, key: C) -> None: ...
+    def finish(self) -> object: ...
+
+
 class Edits(Generic[K, V]):
     """A descriptor for the editor of one of the image's maps. The editor is made at first use, because most commits
     touch one map of ten.
@@ -48,8 +60,8 @@ class Edits(Generic[K, V]):
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, image_editor: "ImageEditor", owner: type) -> MapEditor[K, V]:
-        editor: MapEditor[K, V] = MapEditor(getattr(image_editor.image, self._image_field))
+    def __get__(self, image_editor: "ImageEditor", owner: type) -> Editor[K, V]:
+        editor: Editor[K, V] = getattr(image_editor.image, self._image_field).edit()
         image_editor._editors[self._image_field] = editor
         image_editor.__dict__[self._name] = editor  # from now on Python finds the editor there, before this descriptor
         return editor
@@ -66,10 +78,11 @@ class ImageEditor:
         self._digest = image.digest
         self._record_count = image.record_count
         self._partition_count = image.partition_count
+        self._entity_bytes = image.entity_bytes
         self._open: dict[Uuid, TopicEditor] = {}
         """Topics with changes that are not in `_topics` yet."""
         self._owned_configs: set[ConfigResource] = set()
-        self._editors: dict[str, MapEditor[Any, Any]] = {}
+        self._editors: dict[str, Editor[Any, Any]] = {}
         """Editors of the touched maps, by the name of the image's field."""
         self._singles: dict[str, MetadataRecord] = {}
         """New values of image fields that have a single record, by the name of the field."""
@@ -86,15 +99,16 @@ class ImageEditor:
         changes["digest"] = self._digest % MODULUS
         changes["record_count"] = self._record_count
         changes["partition_count"] = self._partition_count
+        changes["entity_bytes"] = self._entity_bytes
         changes.update(self._singles)
         return evolved(self.image, changes)
 
-    def _put(self, editor: MapEditor[Any, Any], key: Any, record: MetadataRecord) -> None:
+    def _put(self, editor: Editor[Any, Any], key: Any, record: MetadataRecord) -> None:
         old = editor.get(key)
         self._exchange(old, record)
         editor[key] = record
 
-    def _drop(self, editor: MapEditor[Any, Any], key: Any, what: str) -> None:
+    def _drop(self, editor: Editor[Any, Any], key: Any, what: str) -> None:
         old = editor.get(key)
         if old is None:
             raise Misfit(f"there is no {what} to remove")

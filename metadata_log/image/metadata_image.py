@@ -14,7 +14,7 @@ Example:
 Invariants, recomputed by `check_invariants`: digest and counts agree with `canonical_records`; names and live topic ids
 are one to one; every topic has partitions 0..n-1 with the leader in the ISR (or no leader) and the ISR within the
 replicas; the index from broker to topics counts exactly the replicas; configs of topics belong to live topics, and
-modes to registered brokers; request ids and slots are one to one.
+modes to registered brokers; request ids and slots are one to one; the laws of entities (`entity_index`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +23,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
+from metadata_log.format.entity_names import EntityName
 from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, Uuid
 from metadata_log.format.partition_runs import PartitionRun
 from metadata_log.format.records import (
@@ -32,11 +33,15 @@ from metadata_log.format.records import (
     AccessControlEntry,
     BrokerMode,
     ClientQuota,
+    ClientSession,
     Config,
     DelegationToken,
+    Entity,
+    EntityKind,
     EpochFloor,
     FeatureLevel,
     MetadataRecord,
+    Owner,
     Partition,
     ProducerIds,
     QuotaEntity,
@@ -47,6 +52,8 @@ from metadata_log.format.records import (
 )
 from metadata_log.image.canonical_order import by_quota
 from metadata_log.image.digest import MODULUS, digest_to_bytes, record_hash
+from metadata_log.image.entity_index import KindUsage, by_owner, check_entities
+from metadata_log.image.ordered_map import OrderedMap
 from metadata_log.image.sharded_map import ShardedMap
 from metadata_log.image.topic_image import TopicImage, check_topic
 
@@ -111,6 +118,18 @@ class MetadataImage:
     """The modes that operators have set, each of a registered broker."""
     epoch_floor: EpochFloor | None = None
     """The last raise of all epochs; None: the cluster was never recovered without a majority, or by an older release."""
+    entity_kinds: ShardedMap[str, EntityKind] = field(default_factory=ShardedMap)
+    """The declared kinds."""
+    client_sessions: ShardedMap[Uuid, ClientSession] = field(default_factory=ShardedMap)
+    """The open sessions of clients, each with its epoch filled in. A broker's session is its registration."""
+    entities: OrderedMap[EntityName, Entity] = field(default_factory=OrderedMap)
+    """By kind and name, each with the offsets of its creation and of its last write filled in."""
+    kind_usage: ShardedMap[str, KindUsage] = field(default_factory=ShardedMap)
+    """Kind -> how many entities it has, and how large they are. Only kinds with entities."""
+    owned: ShardedMap[Owner, frozenset[EntityName]] = field(default_factory=partial(ShardedMap, by_owner))
+    """Owner -> the ephemeral entities of this session. Only owners with entities."""
+    entity_bytes: int = 0
+    """The size of all names and values of entities, in bytes."""
 
     @property
     def offset(self) -> Offset:
@@ -194,6 +213,13 @@ class MetadataImage:
         """The offset from which on every outcome is remembered."""
         return 0 if self.newest_request is None else self.newest_request.horizon
 
+    # --- entities ---
+
+    def entity(self, kind: str, name: str) -> Entity | None:
+        """Return the entity with this kind and name."""
+        found: Entity | None = self.entities.get((kind, name))
+        return found
+
     # --- all of it ---
 
     def canonical_records(self) -> Iterator[MetadataRecord]:
@@ -227,6 +253,9 @@ class MetadataImage:
         yield from self.broker_modes.values()
         if self.epoch_floor is not None:
             yield self.epoch_floor
+        yield from self.entity_kinds.values()
+        yield from self.client_sessions.values()
+        yield from self.entities.values()
 
     def check_invariants(self) -> None:
         """Recompute everything that is kept incrementally, and assert that it agrees. O(image)."""
@@ -254,6 +283,7 @@ class MetadataImage:
         assert len(self.request_slots) == len(outcomes), self
         assert all(self.request_outcome(outcome.request_id) is outcome for outcome in outcomes), self
         assert self.newest_request == max(outcomes, key=lambda outcome: outcome.offset, default=None), self
+        check_entities(self)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MetadataImage):

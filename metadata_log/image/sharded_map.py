@@ -36,6 +36,10 @@ class ShardedMap(Mapping[K, V], Generic[K, V]):
         self.version = object()
         """An object that no other map has. A caller that keeps it knows this map again, and keeps no entry in memory."""
 
+    def edit(self) -> "MapEditor[K, V]":
+        """Return an editor for changes to this map."""
+        return MapEditor(self)
+
     def __getitem__(self, key: K) -> V:
         return self._shards[hash(key) & self._mask][key]
 

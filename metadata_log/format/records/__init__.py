@@ -56,6 +56,26 @@ from metadata_log.format.records.clients import (
     QuotaEntity,
     RequestOutcome,
 )
+from metadata_log.format.records.entities import (
+    ENTITY_VALUE_BYTES_MAX,
+    KIND_ENTITIES_MAX,
+    KIND_SCHEMA_BYTES_MAX,
+    OWNED_ENTITIES_MAX,
+    SESSION_CLOSED,
+    SESSION_END_REASONS,
+    SESSION_EXPIRED,
+    SESSION_NAME_CHARS_MAX,
+    SESSION_REPLACED,
+    SESSION_TIMEOUT_MS_MAX,
+    SESSION_TIMEOUT_MS_MIN,
+    ClientSession,
+    EndClientSession,
+    Entity,
+    EntityKind,
+    Owner,
+    RemoveEntity,
+    RemoveEntityKind,
+)
 from metadata_log.format.records.levels import (
     ELR_METADATA_VERSION,
     ELR_VERSION,
@@ -119,11 +139,14 @@ __all__ = [
     "ELR_METADATA_VERSION",
     "ELR_VERSION",
     "ELR_VERSION_MAX",
+    "ENTITY_VALUE_BYTES_MAX",
     "EXTERNAL_DATA_PLANE",
     "FEATURES",
     "FENCED_MODE",
     "FIRST_CONTROL_TYPE",
     "FROM_OFFSET",
+    "KIND_ENTITIES_MAX",
+    "KIND_SCHEMA_BYTES_MAX",
     "MAINTENANCE_MODE",
     "METADATA_VERSION",
     "METADATA_VERSION_MAX",
@@ -131,6 +154,7 @@ __all__ = [
     "MODE_REASON_CHARS_MAX",
     "NO_DATA_PLANE",
     "NO_MODE",
+    "OWNED_ENTITIES_MAX",
     "PAYLOAD_HASH_BYTES",
     "PRINCIPAL_CHARS_MAX",
     "RECORD_LEVELS",
@@ -140,6 +164,13 @@ __all__ = [
     "RECOVERING",
     "REMEMBERED_REPLY_BYTES_MAX",
     "REQUEST_SLOTS_MAX",
+    "SESSION_CLOSED",
+    "SESSION_END_REASONS",
+    "SESSION_EXPIRED",
+    "SESSION_NAME_CHARS_MAX",
+    "SESSION_REPLACED",
+    "SESSION_TIMEOUT_MS_MAX",
+    "SESSION_TIMEOUT_MS_MIN",
     "STATE_REASONS",
     "STATE_REASON_CHARS_MAX",
     "STATE_SINCE_MS_MAX",
@@ -153,11 +184,15 @@ __all__ = [
     "BrokerRegistrationChange",
     "ClearElr",
     "ClientQuota",
+    "ClientSession",
     "Config",
     "ControlRecord",
     "DelegationToken",
+    "EndClientSession",
     "EndTransaction",
     "Endpoint",
+    "Entity",
+    "EntityKind",
     "EpochFloor",
     "EpochsRaised",
     "Feature",
@@ -168,6 +203,7 @@ __all__ = [
     "ListColumn",
     "MetadataRecord",
     "NoOp",
+    "Owner",
     "Partition",
     "PartitionChange",
     "PartitionColumns",
@@ -178,6 +214,8 @@ __all__ = [
     "RegisterController",
     "RemoveAccessControlEntry",
     "RemoveDelegationToken",
+    "RemoveEntity",
+    "RemoveEntityKind",
     "RemoveTopic",
     "RemoveUserScramCredential",
     "RequestOutcome",
@@ -224,6 +262,12 @@ MetadataRecord: TypeAlias = (
     | DelegationToken
     | RemoveDelegationToken
     | RequestOutcome
+    | EntityKind
+    | RemoveEntityKind
+    | Entity
+    | RemoveEntity
+    | ClientSession
+    | EndClientSession
     | NoOp
     | BeginTransaction
     | EndTransaction

@@ -17,6 +17,14 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from metadata_log.format.records.brokers import BrokerMode, BrokerRegistrationChange, RegisterBroker
+from metadata_log.format.records.entities import (
+    ClientSession,
+    EndClientSession,
+    Entity,
+    EntityKind,
+    RemoveEntity,
+    RemoveEntityKind,
+)
 from metadata_log.format.records.quorum import SkippedBatch
 from metadata_log.format.records.registry import FeatureRange
 from metadata_log.format.records.settings import FeatureLevel
@@ -26,7 +34,7 @@ from metadata_log.format.records.transactions import AbortTransaction, BeginTran
 METADATA_VERSION: Final = "metadata.version"
 """Name of the feature whose level says which records a controller may write."""
 METADATA_VERSION_MIN: Final = 1
-METADATA_VERSION_MAX: Final = 2
+METADATA_VERSION_MAX: Final = 3
 """The lowest and the highest level that this release supports."""
 ELR_VERSION: Final = "eligible.leader.replicas.version"
 """Name of the feature whose level 1 lets controllers keep eligible leader replicas (KIP-966)."""
@@ -76,6 +84,12 @@ RECORD_LEVELS: Final[dict[type, int]] = {
     EpochFloor: 2,
     EpochsRaised: 2,
     SkippedBatch: 2,
+    EntityKind: 3,
+    RemoveEntityKind: 3,
+    Entity: 3,
+    RemoveEntity: 3,
+    ClientSession: 3,
+    EndClientSession: 3,
 }
 """Record class -> the level that every record of the class needs."""
 

@@ -19,7 +19,16 @@ from itertools import chain
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from metadata_log.format.records import METADATA_VERSION, BrokerMode, EpochFloor, Partition, RegisterBroker
+from metadata_log.format.records import (
+    METADATA_VERSION,
+    BrokerMode,
+    ClientSession,
+    Entity,
+    EntityKind,
+    EpochFloor,
+    Partition,
+    RegisterBroker,
+)
 from metadata_log.format.records.levels import FIELD_LEVELS, RECORD_LEVELS
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import CHUNK_PARTITIONS
@@ -41,6 +50,11 @@ ENTITIES: Final[Mapping[type, Callable[[MetadataImage], Iterable[str]]]] = {
         for broker in image.brokers.values()
         if broker.dead
     ),
+    EntityKind: lambda image: (f"the kind {kind}" for kind in image.entity_kinds),
+    ClientSession: lambda image: (
+        (f"the sessions of {len(image.client_sessions):,} clients",) if image.client_sessions else ()
+    ),
+    Entity: lambda image: (f"{used.entity_count:,} entities of kind {kind}" for kind, used in image.kind_usage.items()),
 }
 """Canonical record type -> the names of all things in an image that need the level of the type, or of its one newer field."""
 

@@ -21,15 +21,20 @@ from metadata_log.format.records import (
     BrokerRegistrationChange,
     ClearElr,
     ClientQuota,
+    ClientSession,
     Config,
     DelegationToken,
+    EndClientSession,
     Endpoint,
+    Entity,
+    EntityKind,
     EpochFloor,
     EpochsRaised,
     FeatureLevel,
     FeatureRange,
     MetadataRecord,
     NoOp,
+    Owner,
     Partition,
     PartitionChange,
     ProducerIds,
@@ -39,6 +44,8 @@ from metadata_log.format.records import (
     RegisterController,
     RemoveAccessControlEntry,
     RemoveDelegationToken,
+    RemoveEntity,
+    RemoveEntityKind,
     RemoveTopic,
     RemoveUserScramCredential,
     RequestOutcome,
@@ -59,7 +66,7 @@ def uuid(number: int) -> Uuid:
 
 def broker(broker_id: int, incarnation: int = 1, broker_epoch: int = FROM_OFFSET) -> RegisterBroker:
     endpoints = (Endpoint("PLAINTEXT", f"broker-{broker_id}", 9092),)
-    features = (FeatureRange("metadata.version", 1, 2),)
+    features = (FeatureRange("metadata.version", 1, METADATA_VERSION_MAX),)
     return RegisterBroker(
         broker_id, uuid(incarnation), endpoints, features, "rack-1", True, False, (uuid(9),), broker_epoch
     )
@@ -91,6 +98,9 @@ class History:
     def run(self, steps: int) -> "History":
         self.append(FeatureLevel(METADATA_VERSION, METADATA_VERSION_MAX))
         for broker_id in range(4):
+            now = self.image.brokers.get(broker_id)
+            for record in () if now is None else self.end_of(Owner(None, broker_id, now.broker_epoch)):
+                self.append(record)
             self.append(broker(broker_id))
         for _ in range(steps):
             for record in self.next_records():
@@ -101,7 +111,7 @@ class History:
         makers = (
             self.new_topic, self.more_partitions, self.partition_change, self.partition_change, self.partition_change,
             self.remove_topic, self.config, self.config, self.broker_change, self.security, self.others, self.clear_elr,
-            self.raise_epochs,
+            self.raise_epochs, self.entity, self.entity, self.session,
         )  # fmt: skip
         return self.dice.choice(makers)()
 
@@ -173,6 +183,8 @@ class History:
         broker_id = self.dice.randrange(6)
         now = self.image.brokers.get(broker_id)
         kind = self.dice.randrange(7)
+        if now is not None:
+            yield from self.end_of(Owner(None, broker_id, now.broker_epoch))
         if now is None or kind == 0:
             yield broker(broker_id, incarnation=self.dice.randrange(1, 4))
         elif kind == 1:
@@ -186,6 +198,44 @@ class History:
         else:
             why = ("caught_up", 1_700_000_000_000 + now.broker_epoch) if now.fenced else ("", 0)
             yield BrokerRegistrationChange(broker_id, now.broker_epoch, not now.fenced, None, None, *why)
+
+    def end_of(self, owner: Owner) -> Iterator[MetadataRecord]:
+        """The ephemeral entities of a session are removed before the session ends."""
+        for kind, name in sorted(self.image.owned.get(owner, ())):
+            yield RemoveEntity(kind, name)
+
+    def session(self) -> Iterator[MetadataRecord]:
+        session_id = uuid(self.dice.randrange(4))
+        now: ClientSession | None = self.image.client_sessions.get(session_id)
+        if now is None:
+            yield ClientSession(session_id, self.dice.choice(("", "é")), "anonymous", self.dice.choice((1_000, 9_000)))
+        else:
+            yield from self.end_of(Owner(session_id, None, now.epoch))
+            yield EndClientSession(session_id, now.epoch, self.dice.choice(("expired", "closed", "replaced")))
+
+    def entity(self) -> Iterator[MetadataRecord]:
+        kind, name = (
+            self.dice.choice(("a", "a-b", "a.b", "b")),
+            self.dice.choice(("a", "a/", "a/b", "ab", "é", "\U0001f600")),
+        )
+        now = self.image.entity(kind, name)
+        if now is not None and self.dice.random() < 0.3:
+            yield RemoveEntity(kind, name)
+        else:
+            value = self.dice.randbytes(self.dice.choice((0, 1, 300)))
+            yield Entity(kind, name, value, self.owner(), FROM_OFFSET if now is None else now.created)
+        if kind in self.image.entity_kinds and self.dice.random() < 0.5:
+            yield RemoveEntityKind(kind)
+        elif self.dice.random() < 0.3:
+            yield EntityKind(kind, self.dice.choice(("", "{}")), self.dice.randrange(3), 0, 0)
+
+    def owner(self) -> Owner | None:
+        """An open session, or none."""
+        clients = [Owner(each.session_id, None, each.epoch) for each in self.image.client_sessions.values()]
+        brokers = [
+            Owner(None, each.broker_id, each.broker_epoch) for each in self.image.brokers.values() if not each.fenced
+        ]
+        return self.dice.choice([None, *clients, *brokers])
 
     def security(self) -> Iterator[MetadataRecord]:
         entry, user, token = uuid(self.dice.randrange(4)), self.dice.choice("xyz"), self.dice.choice("pq")

@@ -170,7 +170,7 @@ def test_values_of_none_and_zero_remove() -> None:
     image = replayed(
         BASE, Config(4, "", "k", "v"), ClientQuota(entity, "rate", 1.0), FeatureLevel("group.version", 3)
     )  # fmt: skip
-    assert image.features == {"metadata.version": 2, "group.version": 3}
+    assert image.features == {"metadata.version": METADATA_VERSION_MAX, "group.version": 3}
     assert [*image.quotas.values()] == [ClientQuota(entity, "rate", 1.0)]
     removers = (Config(4, "", "k", None), ClientQuota(entity, "rate", None), FeatureLevel("group.version", 0))
     image = replayed(image, *removers, *removers)
@@ -253,7 +253,7 @@ MISFITS: dict[str, MetadataRecord] = {
     "at least one part": ClientQuota((), "rate", 1.0),
     "next producer id -1": ProducerIds(0, 0, -1),
     "level -1": FeatureLevel("f", -1),
-    "this release supports 1 to 2": FeatureLevel(METADATA_VERSION, 3),
+    "this release supports 1 to 3": FeatureLevel(METADATA_VERSION, 4),
     "BeginTransaction is not a record of the image": BeginTransaction("t"),
 }
 

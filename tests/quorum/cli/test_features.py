@@ -2,7 +2,13 @@
 
 import pytest
 
-from metadata_log.format.records import METADATA_VERSION, FeatureRange, PartitionChange, RegisterController
+from metadata_log.format.records import (
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
+    FeatureRange,
+    PartitionChange,
+    RegisterController,
+)
 from tests.quorum.cli.test_cluster_commands import Run, node, run
 from tests.quorum.wire.fake_node import FakeNode
 
@@ -13,19 +19,21 @@ pytestmark = pytest.mark.slow
 
 async def test_the_level_falls_and_rises(run: Run, node: FakeNode) -> None:
     """The table has Kafka's columns; a dry run changes nothing; a downgrade that loses something names it."""
-    node.cluster.append(RegisterController(1, bytes(16), (), (FeatureRange(METADATA_VERSION, 1, 2),)))
+    node.cluster.append(
+        RegisterController(1, bytes(16), (), (FeatureRange(METADATA_VERSION, 1, METADATA_VERSION_MAX),))
+    )
     shown = await run("features", "describe", "-o", "json")
     row = next(each for each in shown.document["features"] if each["feature"] == METADATA_VERSION)
-    assert row["finalized_version_level"] == 2 and row["epoch"] == node.cluster.image.offset
+    assert row["finalized_version_level"] == METADATA_VERSION_MAX and row["epoch"] == node.cluster.image.offset
     assert shown.document["controllers"][0]["features"] == {
-        METADATA_VERSION: {"supported_min_version": 1, "supported_max_version": 2}
+        METADATA_VERSION: {"supported_min_version": 1, "supported_max_version": METADATA_VERSION_MAX}
     }
     table = (await run("features", "describe")).stdout
     assert "FEATURE\tSUPPORTED_MIN_VERSION\tSUPPORTED_MAX_VERSION\tFINALIZED_VERSION_LEVEL\tEPOCH" in table
 
     lower = ("features", "downgrade", "--feature", "metadata.version=1")
     dry = await run(*lower, "--dry-run")
-    assert (dry.exit_code, node.cluster.image.metadata_version) == (0, 2)
+    assert (dry.exit_code, node.cluster.image.metadata_version) == (0, METADATA_VERSION_MAX)
     node.cluster.assign("orders", (0, 1))
     topic = node.cluster.image.topic("orders")
     assert topic is not None
@@ -38,7 +46,7 @@ async def test_the_level_falls_and_rises(run: Run, node: FakeNode) -> None:
     for result in ("updated", "unchanged"):
         raised = await run("features", "upgrade", "-o", "json")
         assert (raised.exit_code, raised.document["features"][0]["result"]) == (0, result)
-    assert node.cluster.image.metadata_version == 2
+    assert node.cluster.image.metadata_version == METADATA_VERSION_MAX
 
 
 async def test_another_feature_goes_on_and_off(run: Run, node: FakeNode) -> None:

@@ -9,6 +9,7 @@ from metadata_log.format.ids import NO_LEADER, NodeId, Uuid
 from metadata_log.format.records import (
     ELR_VERSION,
     FENCED_MODE,
+    METADATA_VERSION_MAX,
     STATE_REASONS,
     Endpoint,
     FeatureRange,
@@ -53,7 +54,7 @@ def registration(
         incarnation(broker_id, life),
         (Endpoint("PLAIN", f"b{broker_id}", 9092),),
         (
-            FeatureRange("metadata.version", 1, 2),
+            FeatureRange("metadata.version", 1, METADATA_VERSION_MAX),
             FeatureRange(ELR_VERSION, 0, 1),
             *([FeatureRange(STATE_REASONS, 0, 1)] if reads_reasons else []),
         ),

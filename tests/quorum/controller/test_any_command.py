@@ -21,6 +21,7 @@ from metadata_log.format.ids import LOST_DIRECTORY, NODE_ID_MAX
 from metadata_log.format.records import (
     BROKER_RESOURCE,
     FEATURES,
+    METADATA_VERSION_MAX,
     TOPIC_RESOURCE,
     Endpoint,
     FeatureRange,
@@ -182,7 +183,7 @@ UPDATE: Final = st.builds(
     st.one_of(st.integers(0, 3), ANY_NUMBER),
     st.sampled_from(UpgradeType),
 )
-GOOD_FEATURES: Final = st.just((FeatureRange("metadata.version", 1, 2),))
+GOOD_FEATURES: Final = st.just((FeatureRange("metadata.version", 1, METADATA_VERSION_MAX),))
 LOG_DIRS: Final = st.one_of(
     st.integers(0, BROKERS).map(lambda broker_id: (bytes([200, *broker_id.to_bytes(4, "big"), *bytes(11)]),)),
     some(ANY_ID),

@@ -176,12 +176,12 @@ BAD_REGISTRATIONS = [
     (
         replace(registration(1), features=()),
         ErrorCode.UNSUPPORTED_VERSION,
-        "feature metadata.version is at level 2 in this cluster, and the node does not know it",
+        "feature metadata.version is at level 3 in this cluster, and the node does not know it",
     ),
     (
-        replace(registration(1), features=(FeatureRange("metadata.version", 3, 4),)),
+        replace(registration(1), features=(FeatureRange("metadata.version", 4, 5),)),
         ErrorCode.UNSUPPORTED_VERSION,
-        "feature metadata.version is at level 2 in this cluster, and the node supports 3 to 4",
+        "feature metadata.version is at level 3 in this cluster, and the node supports 4 to 5",
     ),
 ]
 

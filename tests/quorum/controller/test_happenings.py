@@ -8,6 +8,7 @@ import pytest
 
 from metadata_log.format.records import (
     BROKER_RESOURCE,
+    METADATA_VERSION_MAX,
     STATE_SINCE_MS_MAX,
     TOPIC_RESOURCE,
     BrokerRegistrationChange,
@@ -326,7 +327,7 @@ def test_controllers_and_features_are_told_once() -> None:
     """Saying the same again writes nothing, and so tells nothing."""
     cluster = Cluster()
     register = RegisterControllerCommand(
-        9, incarnation(9), (Endpoint("C", "c9", 9),), (FeatureRange("metadata.version", 1, 2),)
+        9, incarnation(9), (Endpoint("C", "c9", 9),), (FeatureRange("metadata.version", 1, METADATA_VERSION_MAX),)
     )
     assert story(cluster, register) == [told.ControllerRegistered(9)]
     assert story(cluster, register) == []

@@ -2,7 +2,7 @@
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ReplicaKey
-from metadata_log.format.records import Endpoint, FeatureRange, Voter
+from metadata_log.format.records import METADATA_VERSION_MAX, Endpoint, FeatureRange, Voter
 from quorum.controller.protocol.commands import RegisterControllerCommand, RegisterControllerReply
 from quorum.core.protocol.messages import QuorumChangeResponse, UpdateVoterRequest
 from quorum.runtime.protocol.node_config import NodeConfig
@@ -17,7 +17,7 @@ THERE = Endpoint("CONTROLLER", "there", 9_091)
 
 def register(lone: LoneNode, node_id: int) -> Submission:
     command = RegisterControllerCommand(
-        node_id, bytes([node_id] * 16), (HERE,), (FeatureRange("metadata.version", 1, 2),)
+        node_id, bytes([node_id] * 16), (HERE,), (FeatureRange("metadata.version", 1, METADATA_VERSION_MAX),)
     )
     return Submission(command, lone.new_reply_to(), lone.now_ms + 1_000)
 

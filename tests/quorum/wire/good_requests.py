@@ -42,7 +42,7 @@ def _voters(snapshot: OffsetAndEpoch) -> dict[str, Any]:
         "RegisterController": voter_pb2.RegisterControllerRequest(
             sender=me,
             endpoints=voter(2).endpoints,
-            features=[common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=2)],
+            features=[common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=3)],
         ),
         "UpdateVoter": voter_pb2.UpdateVoterRequest(sender=me, voter=voter(2), epoch=1, timeout_ms=200),
     }
@@ -54,7 +54,7 @@ def register(broker_id: NodeId) -> broker_pb2.RegisterBrokerRequest:
         broker_id=broker_id,
         incarnation_id=incarnation(broker_id),
         endpoints=[common_pb2.Endpoint(listener="PLAINTEXT", host=f"b{broker_id}", port=9092)],
-        features=[common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=2)],
+        features=[common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=3)],
         rack="r1",
         log_dirs=[bytes([200 + broker_id]) * 16],
     )

@@ -15,7 +15,7 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
 from broker_agent import convert as broker_convert
 from clients.errors import error_of_call
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import FROM_OFFSET, Endpoint, FeatureRange
+from metadata_log.format.records import FROM_OFFSET, METADATA_VERSION_MAX, Endpoint, FeatureRange
 from metadata_log.image.metadata_image import MetadataImage
 from metaquorum import AdminClient, AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered
 from quorum.cli.errors import of_admin_error
@@ -459,7 +459,7 @@ async def test_a_broker_registers_and_fetches_on_a_stream(channel: grpc.aio.Chan
             broker_id=7,
             incarnation=bytes([7]) * 16,
             endpoints=(Endpoint("PLAINTEXT", "127.0.0.1", 9092),),
-            features=(FeatureRange("metadata.version", 1, 2),),
+            features=(FeatureRange("metadata.version", 1, METADATA_VERSION_MAX),),
             rack="r1",
             log_dirs=(bytes([8]) * 16,),
             previous_broker_epoch=None,

@@ -6,7 +6,14 @@ from dataclasses import replace
 import pytest
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import METADATA_VERSION, Endpoint, FeatureLevel, FeatureRange, RegisterController
+from metadata_log.format.records import (
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
+    Endpoint,
+    FeatureLevel,
+    FeatureRange,
+    RegisterController,
+)
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.metadata_image import EMPTY_IMAGE, Provenance
 from quorum.controller.controller import Controller
@@ -23,18 +30,18 @@ def test_features_are_finalized_once() -> None:
     controller = Controller(ControllerConfig(), random.Random(0))
     decision = controller.decide(EMPTY_IMAGE, BootstrapFeatures(), 0)
 
-    assert decision.records == (FeatureLevel("metadata.version", 2),)
+    assert decision.records == (FeatureLevel("metadata.version", METADATA_VERSION_MAX),)
     assert controller.decide(EMPTY_IMAGE, BootstrapFeatures(1), 0).records == (FeatureLevel("metadata.version", 1),)
     assert Cluster(0).run(BootstrapFeatures()).records == []
-    with pytest.raises(ControllerError, match=r"metadata\.version 3 is not supported: 1 to 2 are"):
-        controller.decide(EMPTY_IMAGE, BootstrapFeatures(3), 0)
+    with pytest.raises(ControllerError, match=r"metadata\.version 4 is not supported: 1 to 3 are"):
+        controller.decide(EMPTY_IMAGE, BootstrapFeatures(4), 0)
 
 
 def test_a_controller_registers_and_says_it_only_once() -> None:
     """The same again writes nothing; nonsense is refused with its reason."""
     cluster = Cluster(0)
     endpoints = (Endpoint("CONTROLLER", "c1", 9093),)
-    features = (FeatureRange("metadata.version", 1, 2),)
+    features = (FeatureRange("metadata.version", 1, METADATA_VERSION_MAX),)
     command = RegisterControllerCommand(1, bytes(15) + b"1", endpoints, features)
     assert cluster.run(command).records == [RegisterController(1, command.incarnation_id, endpoints, features)]
     assert cluster.run(command).records == []

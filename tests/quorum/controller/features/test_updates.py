@@ -130,8 +130,8 @@ def test_a_dry_run_changes_nothing() -> None:
         ((), ErrorCode.INVALID_REQUEST, "no feature"),
         ((update(METADATA_VERSION, 2),) * 2, ErrorCode.INVALID_REQUEST, "a feature twice"),
         ((update("group.version", 1),), ErrorCode.INVALID_UPDATE_VERSION, "there is no feature 'group.version'"),
-        ((update(METADATA_VERSION, 3),), ErrorCode.INVALID_UPDATE_VERSION, "supports 1 to 2"),
-        ((update(METADATA_VERSION, 0),), ErrorCode.INVALID_UPDATE_VERSION, "supports 1 to 2"),
+        ((update(METADATA_VERSION, 4),), ErrorCode.INVALID_UPDATE_VERSION, "supports 1 to 3"),
+        ((update(METADATA_VERSION, 0),), ErrorCode.INVALID_UPDATE_VERSION, "supports 1 to 3"),
         ((update(METADATA_VERSION, 1),), ErrorCode.INVALID_UPDATE_VERSION, "would be a downgrade"),
         (
             (update(METADATA_VERSION, 1, UpgradeType.UNSAFE_DOWNGRADE),),
@@ -277,7 +277,7 @@ def test_an_operator_sees_who_is_in_the_way() -> None:
     cluster.append(FeatureLevel("group.version", 3))
     found = {each.name: each for each in described_features(cluster.image)}
     assert list(found) == [ELR_VERSION, "group.version", METADATA_VERSION]
-    assert found[METADATA_VERSION][1:] == (1, 2, 1, ("broker 1 supports 1 to 1",))
+    assert found[METADATA_VERSION][1:] == (1, 3, 1, ("broker 1 supports 1 to 1",))
     assert found[ELR_VERSION][1:] == (0, 1, 0, ("broker 1 does not know it",))
     assert found["group.version"][1:] == (0, 0, 3, ())
 
@@ -292,7 +292,7 @@ def twin(image: MetadataImage, command: UpdateFeatures) -> dict[str, int] | None
     levels |= {record.name: record.level for record in records if isinstance(record, FeatureLevel)}
     now = dict(levels)
     for name, level, kind in command.updates:
-        low, high = {METADATA_VERSION: (1, 2), ELR_VERSION: (0, 1)}.get(name, (1, 0))
+        low, high = {METADATA_VERSION: (1, 3), ELR_VERSION: (0, 1)}.get(name, (1, 0))
         if not low <= level <= high or kind is UpgradeType.UNSAFE_DOWNGRADE:
             return None
         if (level < now[name] and kind is UpgradeType.UPGRADE) or (
@@ -330,7 +330,7 @@ def test_every_update_ends_as_the_dumb_twin_says(seed: int) -> None:
         _change_something(cluster, dice)
         names = dice.sample([METADATA_VERSION, ELR_VERSION, METADATA_VERSION, ELR_VERSION, "x"], dice.randint(1, 2))
         wanted = tuple(
-            FeatureUpdate(name, dice.choice((0, 1, 1, 2, 2, 3)), dice.choice((*UpgradeType, *[*UpgradeType][:2])))
+            FeatureUpdate(name, dice.choice((0, 1, 1, 2, 2, 3, 3, 4)), dice.choice((*UpgradeType, *[*UpgradeType][:2])))
             for name in dict.fromkeys(names)
         )
         command = UpdateFeatures(wanted, dice.random() < 0.1, voters)
@@ -358,9 +358,9 @@ def _change_something(cluster: Cluster, dice: random.Random) -> None:
     topic = image.topic(dice.choice("ab"))
     assert topic is not None
     number = dice.randrange(topic.partition_count)
-    newest = image.metadata_version == 2
-    elr = (1,) if newest and image.features.get(ELR_VERSION) and dice.random() < 0.2 else ()
-    adding = (2,) if newest and dice.random() < 0.15 else ()
+    knows_elr = image.metadata_version >= 2
+    elr = (1,) if knows_elr and image.features.get(ELR_VERSION) and dice.random() < 0.2 else ()
+    adding = (2,) if knows_elr and dice.random() < 0.15 else ()
     cluster.append(PartitionChange(topic.topic_id, number, isr=(0,), leader=0, elr=elr, adding_replicas=adding))
     features = (
         OLD if image.metadata_version == 1 and not image.features.get(ELR_VERSION) and dice.random() < 0.2 else NEW

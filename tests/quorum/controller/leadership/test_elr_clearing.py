@@ -12,6 +12,7 @@ from metadata_log.format.records import (
     BROKER_RESOURCE,
     ELR_VERSION,
     METADATA_VERSION,
+    METADATA_VERSION_MAX,
     TOPIC_RESOURCE,
     ClearElr,
     Config,
@@ -178,7 +179,7 @@ def test_the_nodes_are_looked_at_in_each_slice() -> None:
     """
     cluster = Recorded(SMALL_SLICES)
     cluster.shrink(2, 1)
-    raised = UpdateFeatures((*OFF.updates, FeatureUpdate(METADATA_VERSION, 2, UpgradeType.UPGRADE)))
+    raised = UpdateFeatures((*OFF.updates, FeatureUpdate(METADATA_VERSION, METADATA_VERSION_MAX, UpgradeType.UPGRADE)))
     first = cluster.controller.decide(cluster.image, raised, cluster.now_ms)
     cluster.fold(first)
     following = first.then

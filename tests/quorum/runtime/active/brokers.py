@@ -1,7 +1,7 @@
 """Brokers that register with a lone node."""
 
 from metadata_log.format.ids import NodeId
-from metadata_log.format.records import Endpoint, FeatureRange
+from metadata_log.format.records import METADATA_VERSION_MAX, Endpoint, FeatureRange
 from quorum.controller.protocol.commands import RegisterBrokerCommand, RegisterBrokerReply
 from quorum.runtime.protocol.world import Submission
 from tests.quorum.runtime.lone_node import LoneNode
@@ -15,7 +15,7 @@ def uuid(broker_id: NodeId) -> bytes:
 def register(lone: LoneNode, broker_id: NodeId) -> int:
     """Registers the broker. Returns its epoch."""
     endpoints = (Endpoint("CLIENT", "127.0.0.1", 9_000 + broker_id),)
-    features = (FeatureRange("metadata.version", 1, 2),)
+    features = (FeatureRange("metadata.version", 1, METADATA_VERSION_MAX),)
     command = RegisterBrokerCommand(broker_id, uuid(broker_id), endpoints, features, None, (uuid(1_000 + broker_id),))
     reply_to = lone.new_reply_to()
     lone.turn(Submission(command, reply_to, lone.now_ms + 1_000))

@@ -11,7 +11,7 @@ import pytest
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, OffsetAndEpoch
-from metadata_log.format.records import Endpoint, FeatureRange, NoOp, RemoveTopic, Topic
+from metadata_log.format.records import METADATA_VERSION_MAX, Endpoint, FeatureRange, NoOp, RemoveTopic, Topic
 from metadata_log.image.metadata_image import MetadataImage
 from metaquorum import AdminError
 from quorum.controller.protocol.commands import (
@@ -63,7 +63,10 @@ class Poisoned(LoneNode):
         return texts(node_status(self.node, self.now_ms).problems)
 
     def register(self, broker_id: NodeId) -> ReplyTo:
-        endpoints, features = (Endpoint("PLAINTEXT", "127.0.0.1", 9_092),), (FeatureRange("metadata.version", 1, 2),)
+        endpoints, features = (
+            (Endpoint("PLAINTEXT", "127.0.0.1", 9_092),),
+            (FeatureRange("metadata.version", 1, METADATA_VERSION_MAX),),
+        )
         incarnation, log_dir = bytes([broker_id]) * 16, bytes([broker_id + 100]) * 16
         return send(self, RegisterBrokerCommand(broker_id, incarnation, endpoints, features, None, (log_dir,)), None)
 

@@ -4,7 +4,7 @@ from metadata_log.format.batch import BATCH_BYTES_MAX
 from metadata_log.format.codec import decode_batch
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import OffsetAndEpoch
-from metadata_log.format.records import METADATA_VERSION, FeatureLevel, level_of
+from metadata_log.format.records import METADATA_VERSION, METADATA_VERSION_MAX, FeatureLevel, level_of
 from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.controller.protocol.topic_commands import CreateTopicsReply
 from quorum.runtime.active.marks import MARK_REASON_CHARS_MAX
@@ -47,7 +47,7 @@ def test_a_snapshot_is_written_at_the_level_at_its_mark() -> None:
     settle(lone)
     assert isinstance(lone.answers[large], CreateTopicsReply)
     levels = []
-    for level, upgrade_type in ((2, UpgradeType.UPGRADE), (1, UpgradeType.SAFE_DOWNGRADE)):
+    for level, upgrade_type in ((METADATA_VERSION_MAX, UpgradeType.UPGRADE), (1, UpgradeType.SAFE_DOWNGRADE)):
         submit(lone, UpdateFeatures((FeatureUpdate(METADATA_VERSION, level, upgrade_type),)))
         settle(lone)
         marked = _asked(lone, "look")
@@ -59,7 +59,7 @@ def test_a_snapshot_is_written_at_the_level_at_its_mark() -> None:
         assert isinstance(first, FeatureLevel)
         assert max(map(level_of, others)) <= first.level
         levels.append(first.level)
-    assert levels == [2, 1]
+    assert levels == [METADATA_VERSION_MAX, 1]
     in_the_log = [record for batch in lone.node.log.read(0, 1 << 24) for record in decode_batch(batch)]
     assert max(level_of(record) for record in in_the_log if isinstance(record, tuple)) == 2
     again = started(lone.disk)

@@ -3,6 +3,7 @@
 from metadata_log.format.ids import ReplicaKey
 from metadata_log.format.records import (
     BROKER_RESOURCE,
+    METADATA_VERSION_MAX,
     STATE_REASONS,
     Endpoint,
     FeatureRange,
@@ -38,7 +39,7 @@ from quorum.runtime.protocol.tallies import Tallies
 from quorum.runtime.protocol.world import BrokerFetch, Submission
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 
-FEATURES = (FeatureRange("metadata.version", 1, 2), FeatureRange(STATE_REASONS, 0, 1))
+FEATURES = (FeatureRange("metadata.version", 1, METADATA_VERSION_MAX), FeatureRange(STATE_REASONS, 0, 1))
 REGISTER = RegisterBrokerCommand(7, bytes([7] * 16), (Endpoint("P", "b7", 9_092),), FEATURES, None, (bytes([8] * 16),))
 SET = AlterConfigs(
     (ConfigAlteration(BROKER_RESOURCE, "", (ConfigOperation(ConfigOperationKind.SET, "num.io.threads", "9"),)),)
@@ -52,7 +53,7 @@ def alone() -> LoneNode:
     lone = LoneNode(formatted_disk(voters_of([1])))
     lone.run_until_idle()
     assert [told.happening for told in lone.node.active.story.take()] == [
-        FeatureFinalized("metadata.version", 2),
+        FeatureFinalized("metadata.version", METADATA_VERSION_MAX),
         ControllerRegistered(1),
     ]
     return lone

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from metadata_log.format.ids import NodeId, Offset, ReplicaKey
-from metadata_log.format.records import BROKER_RESOURCE, Endpoint, FeatureRange
+from metadata_log.format.records import BROKER_RESOURCE, METADATA_VERSION_MAX, Endpoint, FeatureRange
 from quorum.controller.controller import BrokerState
 from quorum.controller.protocol.commands import RegisterBrokerCommand, RegisterBrokerReply
 from quorum.controller.protocol.config_commands import (
@@ -51,7 +51,10 @@ class Crowd:
         self.commit()
 
     def _registration(self, broker_id: NodeId, reply_to: ReplyTo) -> Submission:
-        endpoints, features = (Endpoint("CLIENT", "127.0.0.1", 9_000),), (FeatureRange("metadata.version", 1, 2),)
+        endpoints, features = (
+            (Endpoint("CLIENT", "127.0.0.1", 9_000),),
+            (FeatureRange("metadata.version", 1, METADATA_VERSION_MAX),),
+        )
         command = RegisterBrokerCommand(broker_id, uuid(broker_id), endpoints, features, None, (uuid(broker_id),))
         return Submission(command, reply_to, self.lone.now_ms + 1_000)
 
