@@ -36,6 +36,7 @@ PACKAGES = (
     "quorum",
     "broker_agent",
     "snapshots",
+    "watches",
     "clients",
     "service_kit",
     "metaquorum",

@@ -20,7 +20,7 @@ DOCUMENTS = [
     *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
 ]
 
-LAWFUL = ("metadata_log", "quorum", "broker_agent", "clients", "service_kit", "snapshots", "tests/sim")
+LAWFUL = ("metadata_log", "quorum", "broker_agent", "clients", "service_kit", "snapshots", "watches", "tests/sim")
 """Rooms whose comments name laws."""
 
 

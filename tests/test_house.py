@@ -5,7 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("metadata_log", "quorum", "broker_agent", "clients", "service_kit", "metaquorum", "snapshots", "scripts")
+ROOMS = (
+    "metadata_log",
+    "quorum",
+    "broker_agent",
+    "clients",
+    "service_kit",
+    "metaquorum",
+    "snapshots",
+    "watches",
+    "scripts",
+)
 ROOM_FILES_MAX = 20
 FILE_LINES_MAX = 500
 TEST_LINES_MAX = 700

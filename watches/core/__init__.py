@@ -1,0 +1,1 @@
+"""The pure half of a watch: positions, filters, changes, state, queues."""
