@@ -80,7 +80,11 @@ def _runtime_type(annotation: Any) -> type[Any]:
 def _types_of(annotation: Any) -> frozenset[type[Any]]:
     """Return the types that a field's value has. MessagePack decodes a struct as a tuple, which `rebuild` replaces."""
     types_ = frozenset(map(_runtime_type, alternatives_of(annotation)))
-    return types_ | {tuple} if any(hasattr(each, "_fields") for each in types_) else types_
+    return types_ | {tuple} if _has_struct(annotation) else types_
+
+
+def _has_struct(annotation: Any) -> bool:
+    return any(hasattr(each, "_fields") for each in alternatives_of(annotation))
 
 
 def _converter(name: str, annotation: Any) -> Converter | None:
@@ -110,6 +114,8 @@ class Shape:
         self.allowed = tuple(_types_of(hints[name]) for name in self.names)
         converters = ((i, _converter(name, hints[name])) for i, name in enumerate(self.names))
         self.converters = tuple((i, convert) for i, convert in converters if convert is not None)
+        self.structs = frozenset(i for i, name in enumerate(self.names) if _has_struct(hints[name]))
+        """The fields that are a single struct, or none."""
         self.signatures: set[tuple[type, ...]] = set()
         """Signatures that were accepted. At most the product of the fields' alternatives, so the set stays small."""
 
@@ -142,6 +148,8 @@ class Shape:
                         changed[i] = converted
                 elif convert is _uuid and value == b"":
                     raise _Mismatch("an id of 0 bytes")
+                elif value is not None and i in self.structs:
+                    convert(value)  # raises an error: no struct has no fields
         except _Mismatch as e:
             raise LogFormatError(f"{self.cls.__name__}.{self.names[i]}: {e}") from None
         return tuple.__new__(self.cls, fields if changed is None else changed)

@@ -34,6 +34,7 @@ def some(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 endpoints = some(st.builds(r.Endpoint, texts, texts, int64))
 features = some(st.builds(r.FeatureRange, texts, int64, int64))
 optional_ints = st.none() | ints
+owners = st.none() | st.builds(r.Owner, st.none() | uuids, st.none() | int64, int64)
 any_record = st.one_of(
     st.builds(r.RegisterBroker, int64, uuids, endpoints, features, st.none() | texts, st.booleans(), st.booleans(),
               some(uuids), int64, texts, texts, int64),
@@ -46,6 +47,8 @@ any_record = st.one_of(
               st.none() | st.floats(allow_nan=False)),
     st.builds(r.Config, int64, texts, texts, st.none() | texts),
     st.builds(r.UserScramCredential, texts, int64, st.binary(), st.binary(), st.binary(), int64),
+    st.builds(r.Entity, texts, texts, st.binary(), owners, int64, int64),
+    st.builds(r.ClientSession, uuids, texts, texts, int64, int64),
     st.builds(r.Voters, some(st.builds(r.Voter, int64, uuids, endpoints, int64, int64))),
 )  # fmt: skip
 
@@ -70,6 +73,19 @@ def test_nested_parts_come_back_as_what_they_were() -> None:
     assert isinstance(decoded, r.Voters)
     assert isinstance(decoded.voters[0], r.Voter)
     assert isinstance(decoded.voters[0].endpoints[0], r.Endpoint)
+
+
+def test_a_single_nested_part_comes_back_as_what_it_was() -> None:
+    """An owner, and no owner."""
+    for owner in (r.Owner(ID_A, None, 40), r.Owner(None, 7, 30), None):
+        (decoded,) = decode_records(encode_record(r.Entity("k", "n", b"", owner)), 1)
+        assert isinstance(decoded, r.Entity)
+        assert (decoded.owner, type(decoded.owner)) == (owner, type(owner))
+    as_json = record_to_json(r.Entity("k", "n", b"\x01", r.Owner(ID_A, None, 40)))
+    owner_shown = {"session_id": uuid_text(ID_A), "broker_id": None, "epoch": 40}
+    assert as_json["data"] == {
+        "kind": "k", "name": "n", "value": "01", "owner": owner_shown, "created": -1, "version": -1
+    }  # fmt: skip
 
 
 def test_fields_that_old_bytes_do_not_have_take_their_defaults() -> None:
@@ -119,6 +135,13 @@ BAD = {
     "endpoint is short": [27, 0, 1, ID_A, [["l", "h"]], []],
     "endpoint is long": [27, 0, 1, ID_A, [["l", "h", 1, 2]], []],
     "port is text": [27, 0, 1, ID_A, [["l", "h", "1"]], []],
+    "owner is a number": [42, 0, "k", "n", b"", 7],
+    "owner is empty": [42, 0, "k", "n", b"", []],
+    "owner is short": [42, 0, "k", "n", b"", [ID_A, None]],
+    "owner is long": [42, 0, "k", "n", b"", [ID_A, None, 7, 8]],
+    "owner has a short id": [42, 0, "k", "n", b"", [b"short", None, 7]],
+    "owner has an empty id": [42, 0, "k", "n", b"", [b"", None, 7]],
+    "epoch of the owner is text": [42, 0, "k", "n", b"", [ID_A, None, "7"]],
     "a map for a list": [5, 0, ID_A, 1, {}],
     "an extension type": [2, 0, "name", msgpack.ExtType(1, b"x")],
 }
