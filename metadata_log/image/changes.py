@@ -22,7 +22,8 @@ K = TypeVar("K")
 
 _SUMS: Final = {"provenance", "digest", "record_count", "partition_count", "entity_bytes", "kind_usage", "owned"}
 _NAMED: Final = {
-    "topics_by_id", "topic_ids", "brokers", "controllers", "configs", "features", "entities", "entity_kinds", "client_sessions"
+    "topics_by_id", "topic_ids", "brokers", "controllers", "configs", "features", "entities", "entity_kinds", "client_sessions",
+    "config_definitions",
 }  # fmt: skip
 """Fields of the image whose changes are listed by entity."""
 _OTHERS: Final = tuple({each.name for each in fields(MetadataImage)} - _SUMS - _NAMED)
@@ -61,6 +62,8 @@ class Changes:
     """Kinds whose declaration was added, removed or changed."""
     client_sessions: set[Uuid] = field(default_factory=set)
     """Sessions of clients that were opened or have ended."""
+    config_definitions: set[tuple[int, str]] = field(default_factory=set)
+    """Definitions of config keys, by resource type and name, that were written or removed."""
     others: bool = False
     """Something else changed: quotas, producer ids, ACLs, SCRAM credentials, delegation tokens, request outcomes, modes
     of brokers, the floor of epochs."""
@@ -96,6 +99,7 @@ class Changes:
         self.entities |= later.entities
         self.entity_kinds |= later.entity_kinds
         self.client_sessions |= later.client_sessions
+        self.config_definitions |= later.config_definitions
         self.others = self.others or later.others
 
     @classmethod
@@ -121,6 +125,7 @@ class Changes:
         changes.entities = _differing_entities(before.entities, after.entities)
         changes.entity_kinds = _differing(before.entity_kinds, after.entity_kinds)
         changes.client_sessions = _differing(before.client_sessions, after.client_sessions)
+        changes.config_definitions = _differing(before.config_definitions, after.config_definitions)
         changes.others = any(getattr(before, name) != getattr(after, name) for name in _OTHERS)
         return changes
 
@@ -128,5 +133,5 @@ class Changes:
         return bool(
             self.created_topics or self.deleted_topics or self.partitions or self.brokers or self.controllers
             or self.config_resources or self.features or self.entities or self.entity_kinds or self.client_sessions
-            or self.others
+            or self.config_definitions or self.others
         )  # fmt: skip

@@ -2,9 +2,9 @@
 
 A delta is opened on an image, takes records in log order, and is finished into the next image. Each touched shard and
 chunk of the image is copied once. The effects of the records of topics and partitions are in `topic_delta`, those of
-brokers and controllers in `broker_delta`, those of entities and sessions in `entity_delta`, all others here. The table
-`REPLAYS`, at the end of this file, has one row for each record type: its effect, what it changes and, for a canonical
-record, its place in a snapshot.
+brokers and controllers in `broker_delta`, those of entities and sessions in `entity_delta`, those of configs in
+`settings`, all others here. The table `REPLAYS`, at the end of this file, has one row for each record type: its effect,
+what it changes and, for a canonical record, its place in a snapshot.
 
 *Replay is strict.* A record that does not fit raises `InvalidRecord`: an unknown topic, a leader outside the ISR, a
 stale broker epoch. A node that guessed would have another image than its peers.
@@ -39,7 +39,6 @@ from metadata_log.format.records import (
     PRINCIPAL_CHARS_MAX,
     REMEMBERED_REPLY_BYTES_MAX,
     REQUEST_SLOTS_MAX,
-    TOPIC_RESOURCE,
     AccessControlEntry,
     BrokerMode,
     BrokerRegistrationChange,
@@ -47,6 +46,7 @@ from metadata_log.format.records import (
     ClientQuota,
     ClientSession,
     Config,
+    ConfigDefinition,
     DelegationToken,
     EndClientSession,
     Entity,
@@ -62,6 +62,7 @@ from metadata_log.format.records import (
     RegisterBroker,
     RegisterController,
     RemoveAccessControlEntry,
+    RemoveConfigDefinition,
     RemoveDelegationToken,
     RemoveEntity,
     RemoveEntityKind,
@@ -74,11 +75,11 @@ from metadata_log.format.records import (
     level_problem,
 )
 from metadata_log.format.records.levels import FIELD_LEVELS
-from metadata_log.image.broker_delta import BrokerDelta
 from metadata_log.image.canonical_order import OrderKey, by_bytes, by_number, by_quota, by_text
 from metadata_log.image.entity_key import EntityKey, clear_elr_keys, quota_keys, remove_topic_keys, topic_key
 from metadata_log.image.image_editor import DeltaKind, Edits, Misfit
 from metadata_log.image.metadata_image import MetadataImage, QuotaKey, ScramKey
+from metadata_log.image.settings.settings_delta import SettingsDelta
 
 _PARTITIONS_LEVEL: Final = max(FIELD_LEVELS[Partition].values())
 """The level of `metadata.version` from which on every partition fits."""
@@ -93,7 +94,7 @@ class InvalidRecord(LogFormatError):
         self.reason = reason
 
 
-class MetadataDelta(BrokerDelta):
+class MetadataDelta(SettingsDelta):
     """Changes to one image, collected record by record. Not usable after `finish` or an `InvalidRecord`."""
 
     _features: Edits[str, int] = Edits("features")
@@ -250,34 +251,6 @@ class MetadataDelta(BrokerDelta):
             self._singles["newest_request"] = record
         self.changed.others = True
 
-    # --- configs ---
-
-    def _config(self, record: Config, offset: Offset) -> None:
-        resource = (record.resource_type, record.resource_name)
-        is_alone = self._kind is DeltaKind.FOLDING or record.resource_type != TOPIC_RESOURCE
-        if not is_alone and record.resource_name not in self._topic_ids:
-            raise Misfit(f"a config of topic {record.resource_name!r}, which does not exist")
-        if self._kind is DeltaKind.LOADING and record.value is None:
-            raise Misfit("a config without a value")
-        self.changed.config_resources.add(resource)
-        config = self._configs.get(resource)
-        old = None if config is None else config.get(record.key)
-        if old is None and record.value is None:
-            return
-        if config is None or resource not in self._owned_configs:
-            config = {} if config is None else dict(config)
-            self._owned_configs.add(resource)
-            self._configs[resource] = config
-        self._exchange(
-            None if old is None else Config(*resource, record.key, old), record if record.value is not None else None
-        )
-        if record.value is not None:
-            config[record.key] = record.value
-            return
-        del config[record.key]
-        if not config:
-            del self._configs[resource]
-
 
 def _topic_of_new(record: MetadataRecord) -> Uuid | None:
     """Return the topic of a new partition; None for every other record."""
@@ -371,5 +344,13 @@ REPLAYS: Final[dict[type, Replays]] = {
         lambda r: b"\x0f" + by_text(r.kind) + by_text(r.name),
     ),
     RemoveEntity: Replays(MetadataDelta._remove_entity, lambda r: (("entity", r.kind, r.name),)),
+    ConfigDefinition: Replays(
+        MetadataDelta._config_definition,
+        lambda r: (("config-definition", str(r.resource_type), r.name),),
+        lambda r: b"\x10" + by_number(r.resource_type) + by_text(r.name),
+    ),
+    RemoveConfigDefinition: Replays(
+        MetadataDelta._remove_config_definition, lambda r: (("config-definition", str(r.resource_type), r.name),)
+    ),
     NoOp: Replays(MetadataDelta._no_op, lambda r: ()),
 }

@@ -35,6 +35,7 @@ from metadata_log.format.records import (
     ClientQuota,
     ClientSession,
     Config,
+    ConfigDefinition,
     DelegationToken,
     Entity,
     EntityKind,
@@ -128,6 +129,8 @@ class MetadataImage:
     """Kind -> how many entities it has, and how large they are. Only kinds with entities."""
     owned: ShardedMap[Owner, frozenset[EntityName]] = field(default_factory=partial(ShardedMap, by_owner))
     """Owner -> the ephemeral entities of this session. Only owners with entities."""
+    config_definitions: ShardedMap[ConfigResource, ConfigDefinition] = field(default_factory=ShardedMap)
+    """The definitions of config keys, by resource type and name."""
     entity_bytes: int = 0
     """The size of all names and values of entities, in bytes."""
 
@@ -256,6 +259,7 @@ class MetadataImage:
         yield from self.entity_kinds.values()
         yield from self.client_sessions.values()
         yield from self.entities.values()
+        yield from self.config_definitions.values()
 
     def check_invariants(self) -> None:
         """Recompute everything that is kept incrementally, and assert that it agrees. O(image)."""

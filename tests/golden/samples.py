@@ -19,6 +19,7 @@ from metadata_log.format.records import (
     ClientQuota,
     ClientSession,
     Config,
+    ConfigDefinition,
     DelegationToken,
     EndClientSession,
     Endpoint,
@@ -43,6 +44,7 @@ from metadata_log.format.records import (
     RegisterBroker,
     RegisterController,
     RemoveAccessControlEntry,
+    RemoveConfigDefinition,
     RemoveDelegationToken,
     RemoveEntity,
     RemoveEntityKind,
@@ -146,6 +148,9 @@ RECORDS: tuple[Record, ...] = (
     ClientSession(ID_A, "worker-1", "CN=alice", 9_000),
     ClientSession(ID_B, "", "anonymous", 86_400_000, 40),
     EndClientSession(ID_A, 40, "expired"),
+    ConfigDefinition(2, "acme.share", False, "decimal", "1", 0, None, (), "The share of a topic."),
+    ConfigDefinition(4, "acme.colours.", True, "list", "", None, 3, ("red", "green")),
+    RemoveConfigDefinition(2, "acme.share"),
 )
 
 

@@ -118,7 +118,14 @@ from metadata_log.format.records.security import (
     RemoveUserScramCredential,
     UserScramCredential,
 )
-from metadata_log.format.records.settings import BROKER_RESOURCE, TOPIC_RESOURCE, Config, FeatureLevel
+from metadata_log.format.records.settings import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    Config,
+    ConfigDefinition,
+    FeatureLevel,
+    RemoveConfigDefinition,
+)
 from metadata_log.format.records.topics import (
     RECOVERED,
     RECOVERING,
@@ -186,6 +193,7 @@ __all__ = [
     "ClientQuota",
     "ClientSession",
     "Config",
+    "ConfigDefinition",
     "ControlRecord",
     "DelegationToken",
     "EndClientSession",
@@ -213,6 +221,7 @@ __all__ = [
     "RegisterBroker",
     "RegisterController",
     "RemoveAccessControlEntry",
+    "RemoveConfigDefinition",
     "RemoveDelegationToken",
     "RemoveEntity",
     "RemoveEntityKind",
@@ -268,6 +277,8 @@ MetadataRecord: TypeAlias = (
     | RemoveEntity
     | ClientSession
     | EndClientSession
+    | ConfigDefinition
+    | RemoveConfigDefinition
     | NoOp
     | BeginTransaction
     | EndTransaction

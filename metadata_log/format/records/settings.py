@@ -1,4 +1,4 @@
-"""Records of configs and of feature levels."""
+"""Records of configs, of the definitions of config keys, and of feature levels."""
 
 from typing import NamedTuple
 
@@ -18,6 +18,34 @@ class Config(NamedTuple):
     resource_name: str
     key: str
     value: str | None
+
+
+@record(46)
+class ConfigDefinition(NamedTuple):
+    """An embedder has defined a config key of topics or of brokers, or defined it anew. Canonical.
+
+    `metadata_log.format.config_definitions` has the types of values and the limits. With `is_prefix`, `name` ends with a dot, and
+    every key that begins with `name` is defined. `minimum` and `maximum` bound a number, the length of a text, or the number of
+    items in a list. `choices` are the only good values, or the only good items of a list; empty: all are good.
+    """
+
+    resource_type: int
+    name: str
+    is_prefix: bool
+    value_type: str
+    default: str
+    minimum: int | None = None
+    maximum: int | None = None
+    choices: tuple[str, ...] = ()
+    documentation: str = ""
+
+
+@record(47)
+class RemoveConfigDefinition(NamedTuple):
+    """The definition of a config key was removed. No resource has a value that only this definition allows."""
+
+    resource_type: int
+    name: str
 
 
 @record(12)

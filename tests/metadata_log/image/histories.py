@@ -23,6 +23,7 @@ from metadata_log.format.records import (
     ClientQuota,
     ClientSession,
     Config,
+    ConfigDefinition,
     DelegationToken,
     EndClientSession,
     Endpoint,
@@ -43,6 +44,7 @@ from metadata_log.format.records import (
     RegisterBroker,
     RegisterController,
     RemoveAccessControlEntry,
+    RemoveConfigDefinition,
     RemoveDelegationToken,
     RemoveEntity,
     RemoveEntityKind,
@@ -112,6 +114,7 @@ class History:
             self.new_topic, self.more_partitions, self.partition_change, self.partition_change, self.partition_change,
             self.remove_topic, self.config, self.config, self.broker_change, self.security, self.others, self.clear_elr,
             self.raise_epochs, self.entity, self.entity, self.session,
+            self.config_definition,
         )  # fmt: skip
         return self.dice.choice(makers)()
 
@@ -178,6 +181,14 @@ class History:
             yield Config(TOPIC_RESOURCE, self.dice.choice(names), key, value)
         else:
             yield Config(BROKER_RESOURCE, self.dice.choice(("", "1", "10", "2")), key, value)
+
+    def config_definition(self) -> Iterator[MetadataRecord]:
+        key = self.dice.choice((TOPIC_RESOURCE, BROKER_RESOURCE)), self.dice.choice(("a", "a.", "a-b", "a.b", "b"))
+        if key in self.image.config_definitions and self.dice.random() < 0.4:
+            yield RemoveConfigDefinition(*key)
+        else:
+            choices = self.dice.choice(((), ("x",), ("x", "y")))
+            yield ConfigDefinition(*key, key[1].endswith("."), "text", "x", None, self.dice.randrange(3), choices)
 
     def broker_change(self) -> Iterator[MetadataRecord]:
         broker_id = self.dice.randrange(6)

@@ -62,7 +62,7 @@ BEFORE: dict[str, list[tuple[str, str]]] = {
     "image/delta.py": [
         ("    MetadataRecord,\n", IMPORT),
         ("\n    def replay(", EDITS),
-        ("    # --- configs ---\n", REPLAY),
+        ("\n\ndef _topic_of_new(", REPLAY),
         ("    NoOp: Replays(", ROW),
     ],
 }

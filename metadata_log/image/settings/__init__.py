@@ -1,0 +1,1 @@
+"""Settings in an image: configs, definitions of config keys, and labels."""
