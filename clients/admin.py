@@ -14,13 +14,13 @@ from typing import Any
 
 from quorum_rpc.v1 import admin_pb2, common_pb2, voter_pb2
 
-from clients.calls import Calls
 from clients.errors import AdminError
+from clients.settings_calls import SettingsCalls
 from clients.submit_stream import SubmitStream
 from metadata_log.format.errors import ErrorCode
 
 
-class AdminClient(Calls):
+class AdminClient(SettingsCalls):
     """A client of one cluster's controllers. Use it on one event loop. Every method raises AdminError."""
 
     # --- topics ----------------------------------------------------------------------------------------------------

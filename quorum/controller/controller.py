@@ -54,7 +54,7 @@ from quorum.controller.protocol.commands import (
     UnregisterBroker,
 )
 from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.config_commands import AlterConfigs, ContinueConfigs
+from quorum.controller.protocol.config_commands import AlterConfigKeys, AlterConfigs, ContinueConfigs
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.directory_commands import AssignReplicasToDirs, ContinueDirectoryLoss
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders
@@ -69,6 +69,7 @@ from quorum.controller.protocol.topic_commands import ContinueTopics, CreatePart
 from quorum.controller.rights.acls import create_acls, delete_acls
 from quorum.controller.rights.quotas import alter_client_quotas
 from quorum.controller.rights.scram import alter_scram_credentials
+from quorum.controller.topics.config_definitions import alter_config_keys
 from quorum.controller.topics.configs import alter_configs
 from quorum.controller.topics.topic_commands import Topics
 
@@ -88,6 +89,7 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     DeleteTopics,
     AlterConfigs,
     ContinueConfigs,
+    AlterConfigKeys,
     AlterPartition,
     AssignReplicasToDirs,
     ElectLeaders,
@@ -195,7 +197,7 @@ class Controller:
                 return raise_epochs(image, command, self.config)
             case UpdateFeatures():
                 return update_features(image, command, self.config)
-            case BootstrapFeatures() | RegisterControllerCommand():
+            case BootstrapFeatures() | RegisterControllerCommand() | AlterConfigKeys():
                 return _by_image(image, command)
             case AlterClientQuotas() | CreateAcls() | DeleteAcls() | AlterUserScramCredentials():
                 return _of_rights(image, command)
@@ -277,10 +279,14 @@ class Controller:
         )
 
 
-def _by_image(image: MetadataImage, command: BootstrapFeatures | RegisterControllerCommand) -> Decision:
+def _by_image(
+    image: MetadataImage, command: BootstrapFeatures | RegisterControllerCommand | AlterConfigKeys
+) -> Decision:
     """Decides a command that uses neither config, time nor soft state."""
     if isinstance(command, BootstrapFeatures):
         return bootstrap_features(image, command)
+    if isinstance(command, AlterConfigKeys):
+        return alter_config_keys(image, command)
     return register_controller(image, command)
 
 

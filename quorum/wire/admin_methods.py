@@ -17,11 +17,18 @@ from quorum.controller.partitions.listing.partition_health import partition_heal
 from quorum.controller.partitions.listing.partition_listing import PartitionFilter, TopicPlace, list_partitions
 from quorum.controller.protocol.commands import FenceBroker, UnregisterBroker
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode, Mode
-from quorum.controller.topics.described_configs import EFFECTIVE_PAGE_MAX, RESOURCES_PAGE_MAX, describe_configs
+from quorum.controller.topics.described_configs import (
+    EFFECTIVE_PAGE_MAX,
+    KEYS_PAGE_MAX,
+    RESOURCES_PAGE_MAX,
+    DescribedResource,
+    describe_configs,
+)
 from quorum.core.protocol.messages import QuorumChangeRequest, QuorumChangeResponse
 from quorum.runtime.protocol.requests import ReadView, Refused
 from quorum.wire.convert import convert_acls as acls
 from quorum.wire.convert import convert_admin as convert
+from quorum.wire.convert import convert_config_keys as keys
 from quorum.wire.convert import convert_features as features
 from quorum.wire.convert import convert_membership as membership
 from quorum.wire.convert import convert_quotas as quotas
@@ -79,13 +86,17 @@ def _describe_configs(request: admin_pb2.DescribeConfigsRequest, view: ReadView)
     convert.nameable([each.name for each in request.resources], "resources.name")
     begin, wanted = pages.number_of(request.page_token, first=0), pages.page_size(request.page_size)
     most = EFFECTIVE_PAGE_MAX if request.with_defaults else RESOURCES_PAGE_MAX
-    end = begin + min(wanted or most, most)
-    asked = request.resources[begin:end]
     config = None if view.controller is None else view.controller.config
-    described = [
-        describe_configs(view.image, each.resource_type, each.name, config, with_defaults=request.with_defaults)
-        for each in asked
-    ]
+    described: list[DescribedResource] = []
+    key_count = 0
+    for each in request.resources[begin : begin + min(wanted or most, most)]:
+        if key_count >= KEYS_PAGE_MAX:
+            break
+        described.append(
+            describe_configs(view.image, each.resource_type, each.name, config, with_defaults=request.with_defaults)
+        )
+        key_count += len(described[-1].configs)
+    end = begin + len(described)
     token = pages.number_token(end) if end < len(request.resources) else b""
     return reads.to_describe_configs_response(described, token, view.as_of_offset, with_defaults=request.with_defaults)
 
@@ -196,6 +207,7 @@ TABLE: Final = Table(
             "alterations",
             convert.check_alterations,
         ),
+        Submitted("AlterConfigKeys", keys.from_alter_config_keys, keys.to_alter_config_keys_response),
         Submitted("ElectLeaders", convert.from_elect_leaders, convert.to_elect_leaders_response),
         Submitted(
             "AlterPartitionReassignments",
@@ -240,6 +252,7 @@ TABLE: Final = Table(
             lambda _, view: reads.to_describe_cluster_response(views.summarize_cluster(view.image), view.as_of_offset),
         ),
         Viewed("DescribeConfigs", _describe_configs),
+        Viewed("DescribeConfigKeys", keys.describe_config_keys),
         Viewed("ListPartitionReassignments", _list_reassignments),
         Viewed("DescribeFeatures", features.describe_features),
         Counted("DescribeAcls", acls.find_acls, acls.describe_acls_page),

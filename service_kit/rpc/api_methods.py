@@ -39,6 +39,8 @@ ADMIN: Final[Mapping[str, Kind]] = {
     "DescribeTopics": Kind.READ,
     "IncrementalAlterConfigs": Kind.CHANGE_ONCE,
     "DescribeConfigs": Kind.READ,
+    "AlterConfigKeys": Kind.CHANGE_ONCE,
+    "DescribeConfigKeys": Kind.READ,
     "ElectLeaders": Kind.CHANGE_ONCE,
     "AlterPartitionReassignments": Kind.CHANGE_ONCE,
     "ListPartitionReassignments": Kind.READ,

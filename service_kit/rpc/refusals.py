@@ -46,6 +46,7 @@ STATUS: Final[Mapping[str, grpc.StatusCode]] = {
     # nothing was done, and the same request will not be done elsewhere
     "CLUSTER_AUTHORIZATION_FAILED": _S.PERMISSION_DENIED,
     "INVALID_REQUEST": _S.INVALID_ARGUMENT,
+    "INVALID_CONFIG": _S.INVALID_ARGUMENT,
     "RECORD_BATCH_TOO_LARGE": _S.INVALID_ARGUMENT,
     "VOTER_NOT_FOUND": _S.NOT_FOUND,
     "BROKER_ID_NOT_REGISTERED": _S.NOT_FOUND,

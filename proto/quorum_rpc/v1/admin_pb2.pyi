@@ -450,6 +450,76 @@ class DescribeConfigsResponse(_message.Message):
     local: LocalView
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[DescribedResource, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
+class ConfigKeyDefinition(_message.Message):
+    __slots__ = ("resource_type", "name", "is_prefix", "value_type", "default_value", "minimum", "maximum", "choices", "documentation")
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    IS_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    VALUE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_VALUE_FIELD_NUMBER: _ClassVar[int]
+    MINIMUM_FIELD_NUMBER: _ClassVar[int]
+    MAXIMUM_FIELD_NUMBER: _ClassVar[int]
+    CHOICES_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENTATION_FIELD_NUMBER: _ClassVar[int]
+    resource_type: int
+    name: str
+    is_prefix: bool
+    value_type: str
+    default_value: str
+    minimum: int
+    maximum: int
+    choices: _containers.RepeatedScalarFieldContainer[str]
+    documentation: str
+    def __init__(self, resource_type: _Optional[int] = ..., name: _Optional[str] = ..., is_prefix: bool = ..., value_type: _Optional[str] = ..., default_value: _Optional[str] = ..., minimum: _Optional[int] = ..., maximum: _Optional[int] = ..., choices: _Optional[_Iterable[str]] = ..., documentation: _Optional[str] = ...) -> None: ...
+
+class ConfigKeyName(_message.Message):
+    __slots__ = ("resource_type", "name")
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    resource_type: int
+    name: str
+    def __init__(self, resource_type: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
+
+class AlterConfigKeysRequest(_message.Message):
+    __slots__ = ("context", "definitions", "removals", "validate_only")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    DEFINITIONS_FIELD_NUMBER: _ClassVar[int]
+    REMOVALS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    definitions: _containers.RepeatedCompositeFieldContainer[ConfigKeyDefinition]
+    removals: _containers.RepeatedCompositeFieldContainer[ConfigKeyName]
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., definitions: _Optional[_Iterable[_Union[ConfigKeyDefinition, _Mapping]]] = ..., removals: _Optional[_Iterable[_Union[ConfigKeyName, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class AlterConfigKeysResponse(_message.Message):
+    __slots__ = ("offset",)
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    def __init__(self, offset: _Optional[int] = ...) -> None: ...
+
+class DescribeConfigKeysRequest(_message.Message):
+    __slots__ = ("context", "page_size", "page_token")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    page_size: int
+    page_token: bytes
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
+
+class DescribeConfigKeysResponse(_message.Message):
+    __slots__ = ("as_of_offset", "definitions", "next_page_token", "local")
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DEFINITIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    as_of_offset: int
+    definitions: _containers.RepeatedCompositeFieldContainer[ConfigKeyDefinition]
+    next_page_token: bytes
+    local: LocalView
+    def __init__(self, as_of_offset: _Optional[int] = ..., definitions: _Optional[_Iterable[_Union[ConfigKeyDefinition, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
+
 class TopicPartitions(_message.Message):
     __slots__ = ("topic", "partitions")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -95,6 +95,16 @@ class AdminServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigsRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigsResponse.FromString,
                 _registered_method=True)
+        self.AlterConfigKeys = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/AlterConfigKeys',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterConfigKeysRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterConfigKeysResponse.FromString,
+                _registered_method=True)
+        self.DescribeConfigKeys = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/DescribeConfigKeys',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigKeysRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigKeysResponse.FromString,
+                _registered_method=True)
         self.ElectLeaders = channel.unary_unary(
                 '/quorum_rpc.v1.AdminService/ElectLeaders',
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ElectLeadersRequest.SerializeToString,
@@ -326,6 +336,22 @@ class AdminServiceServicer(object):
     def DescribeConfigs(self, request, context):
         """Lists the configs that were set on topics and brokers, in pages. Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION,
         BROKER_ID_NOT_REGISTERED, INVALID_REQUEST.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterConfigKeys(self, request, context):
+        """Defines config keys of topics and brokers beside the built-in ones, and removes definitions: all of it, or nothing.
+        Errors: INVALID_CONFIG (a definition is wrong, takes a built-in name, or does not exist), POLICY_VIOLATION (too many
+        definitions, or a value that is set would become a bad one), UNSUPPORTED_VERSION (metadata.version is below 3).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeConfigKeys(self, request, context):
+        """Lists the definitions of config keys, by resource type and name, in pages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -629,6 +655,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeConfigs,
                     request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigsRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigsResponse.SerializeToString,
+            ),
+            'AlterConfigKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterConfigKeys,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterConfigKeysRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterConfigKeysResponse.SerializeToString,
+            ),
+            'DescribeConfigKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeConfigKeys,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigKeysRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigKeysResponse.SerializeToString,
             ),
             'ElectLeaders': grpc.unary_unary_rpc_method_handler(
                     servicer.ElectLeaders,
@@ -996,6 +1032,60 @@ class AdminService(object):
             '/quorum_rpc.v1.AdminService/DescribeConfigs',
             quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigsRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterConfigKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/AlterConfigKeys',
+            quorum__rpc_dot_v1_dot_admin__pb2.AlterConfigKeysRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.AlterConfigKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeConfigKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/DescribeConfigKeys',
+            quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigKeysRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigKeysResponse.FromString,
             options,
             channel_credentials,
             insecure,

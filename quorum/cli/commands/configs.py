@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from quorum.cli.commands.config_keys import define, keys, undefine
 from quorum.cli.errors import EXIT_USAGE, CliError
 from quorum.cli.options import Options, ask, at_position, command
 from quorum.cli.output import Column, emit
@@ -75,6 +76,10 @@ def _resources(topics: Sequence[str], broker_ids: Sequence[int], all_brokers: bo
 @click.group()
 def configs() -> None:
     """See and change the configs of topics and brokers."""
+
+
+for _each in (define, undefine, keys):
+    configs.add_command(_each)
 
 
 @configs.command()

@@ -23,6 +23,7 @@ from metadata_log.format.records import (
     METADATA_VERSION,
     BrokerMode,
     ClientSession,
+    ConfigDefinition,
     Entity,
     EntityKind,
     EpochFloor,
@@ -33,6 +34,7 @@ from metadata_log.format.records.levels import FIELD_LEVELS, RECORD_LEVELS
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import CHUNK_PARTITIONS
 from quorum.controller.protocol.feature_commands import LookedAt
+from quorum.controller.topics.config_keys import RESOURCE_WORDS
 
 NAMED_MAX: Final = 5
 """How many things a refusal names at most; it says only the number of the others."""
@@ -53,6 +55,10 @@ ENTITIES: Final[Mapping[type, Callable[[MetadataImage], Iterable[str]]]] = {
     EntityKind: lambda image: (f"the kind {kind}" for kind in image.entity_kinds),
     ClientSession: lambda image: (
         (f"the sessions of {len(image.client_sessions):,} clients",) if image.client_sessions else ()
+    ),
+    ConfigDefinition: lambda image: (
+        f"the definition of {RESOURCE_WORDS[resource_type]} config {name}"
+        for resource_type, name in image.config_definitions
     ),
     Entity: lambda image: (f"{used.entity_count:,} entities of kind {kind}" for kind, used in image.kind_usage.items()),
 }

@@ -15,7 +15,13 @@ from metadata_log.format.records import (
     Endpoint,
     FeatureRange,
 )
-from quorum.controller.protocol.config_commands import AlterConfigs, AlterConfigsReply, ContinueConfigs
+from quorum.controller.protocol.config_commands import (
+    AlterConfigKeys,
+    AlterConfigKeysReply,
+    AlterConfigs,
+    AlterConfigsReply,
+    ContinueConfigs,
+)
 from quorum.controller.protocol.directory_commands import (
     AssignReplicasToDirs,
     AssignReplicasToDirsReply,
@@ -278,6 +284,7 @@ Command: TypeAlias = (
     | DeleteTopics
     | AlterConfigs
     | ContinueConfigs
+    | AlterConfigKeys
     | RaiseEpochs
     | ContinueRaise
     | BootstrapFeatures
@@ -313,6 +320,7 @@ CommandReply: TypeAlias = (
     | CreatePartitionsReply
     | DeleteTopicsReply
     | AlterConfigsReply
+    | AlterConfigKeysReply
     | BootstrapFeaturesReply
     | RegisterBrokerReply
     | BrokerContactReply

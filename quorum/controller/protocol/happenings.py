@@ -331,6 +331,16 @@ class ConfigsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigKeysChanged:
+    """Definitions of config keys were written or removed. `first` shows some: `topic config 'acme.shard.count'`."""
+
+    kind: ClassVar[str] = "config keys changed"
+    defined: int
+    removed: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ClientQuotasChanged:
     """Quotas of clients were set or removed. `first` shows some without their values: `user alice: producer_byte_rate`."""
 
@@ -414,6 +424,7 @@ Happening: TypeAlias = (
     | PartitionsAdded
     | TopicsDeleted
     | ConfigsChanged
+    | ConfigKeysChanged
     | ClientQuotasChanged
     | AclsCreated
     | AclsDeleted

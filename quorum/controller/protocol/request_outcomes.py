@@ -38,7 +38,14 @@ from quorum.controller.protocol.commands import (
     UnregisterBroker,
     UnregisterBrokerReply,
 )
-from quorum.controller.protocol.config_commands import AlterConfigs, AlterConfigsReply, ConfigResult, ContinueConfigs
+from quorum.controller.protocol.config_commands import (
+    AlterConfigKeys,
+    AlterConfigKeysReply,
+    AlterConfigs,
+    AlterConfigsReply,
+    ConfigResult,
+    ContinueConfigs,
+)
 from quorum.controller.protocol.decision import ControllerError
 from quorum.controller.protocol.election_commands import (
     ElectionResult,
@@ -178,6 +185,8 @@ def recalled(command: Command, outcome: RequestOutcome) -> CommandReply:
             return DeleteTopicsReply(offset, _unpacked(outcome, TopicResult))
         case AlterConfigs():
             return AlterConfigsReply(offset, _unpacked(outcome, ConfigResult))
+        case AlterConfigKeys():
+            return AlterConfigKeysReply(offset)
         case ElectLeaders():
             return ElectLeadersReply(offset, _unpacked(outcome, ElectionResult))
         case AlterPartitionReassignments():

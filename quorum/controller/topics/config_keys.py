@@ -5,7 +5,9 @@ most cases Kafka's range: for example `segment.bytes` begins at 14 here, and at 
 
 The controllers store the values. They use `min.insync.replicas` for counts of partitions (`partitions.partition_counts`) and for
 eligible leader replicas, and `unclean.leader.election.enable` for elections (`partitions.election_rules`); your data plane uses
-the other values. A value of a broker key is for one broker or for all:
+the other values. Embedders define further keys in a running cluster (`defined_keys`).
+
+A value of a broker key is for one broker or for all:
 
     resource "7"   num.io.threads = 16     broker 7 has 16 threads
     resource ""    num.io.threads = 12     the default of all brokers: each other broker has 12 threads
@@ -27,7 +29,7 @@ Check = Callable[[str], str | None]
 """A function that returns the error in a value, as the end of a sentence ("must be ..."), or None if the value is good."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+DECIMAL_TEXT: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 """A number as every language reads it: Python alone also reads `0_1` and digits of other scripts."""
 
 
@@ -52,18 +54,20 @@ def _gzip_level(value: str) -> str | None:
 
 
 def _ratio(value: str) -> str | None:
-    is_ratio = _DECIMAL.fullmatch(value) and 0 <= float(value) <= 1
+    is_ratio = DECIMAL_TEXT.fullmatch(value) and 0 <= float(value) <= 1
     return None if is_ratio else "must be a number between 0 and 1"
 
 
-def _one_of(*allowed: str) -> Check:
+def one_of(*allowed: str) -> Check:
+    """Returns the check that a value is one of a few words."""
+
     def check(value: str) -> str | None:
         return None if value in allowed else f"must be one of {', '.join(allowed)}"
 
     return check
 
 
-_boolean: Final = _one_of("true", "false")
+_boolean: Final = one_of("true", "false")
 
 
 def _list_of(check_item: Check, what: str, *, may_be_empty: bool = True) -> Check:
@@ -120,14 +124,14 @@ _LONG = str(LONG_MAX)
 TOPIC_KEYS: Final = _keys(
     ConfigKey(
         "cleanup.policy",
-        _list_of(_one_of("delete", "compact"), "delete and compact", may_be_empty=False),
+        _list_of(one_of("delete", "compact"), "delete and compact", may_be_empty=False),
         "delete",
         is_list=True,
         broker_key="log.cleanup.policy",
     ),
     ConfigKey("compression.gzip.level", _gzip_level, "-1"),
     ConfigKey("compression.lz4.level", WholeNumber(1, 17), "9"),
-    ConfigKey("compression.type", _one_of(*_COMPRESSIONS), "producer"),
+    ConfigKey("compression.type", one_of(*_COMPRESSIONS), "producer"),
     ConfigKey("compression.zstd.level", WholeNumber(-131_072, 22), "3"),
     ConfigKey("delete.retention.ms", WholeNumber(0, LONG_MAX), "86400000"),
     ConfigKey("file.delete.delay.ms", WholeNumber(0, LONG_MAX), "60000"),
@@ -142,7 +146,7 @@ TOPIC_KEYS: Final = _keys(
     ConfigKey("max.message.bytes", WholeNumber(0, INT_MAX), "1048588", broker_key="message.max.bytes"),
     ConfigKey("message.timestamp.after.max.ms", WholeNumber(0, LONG_MAX), "3600000"),
     ConfigKey("message.timestamp.before.max.ms", WholeNumber(0, LONG_MAX), _LONG),
-    ConfigKey("message.timestamp.type", _one_of("CreateTime", "LogAppendTime"), "CreateTime"),
+    ConfigKey("message.timestamp.type", one_of("CreateTime", "LogAppendTime"), "CreateTime"),
     ConfigKey("min.cleanable.dirty.ratio", _ratio, "0.5"),
     ConfigKey("min.compaction.lag.ms", WholeNumber(0, LONG_MAX), "0"),
     ConfigKey("min.insync.replicas", WholeNumber(1, INT_MAX), "1"),
@@ -161,12 +165,12 @@ TOPIC_KEYS: Final = _keys(
 
 BROKER_KEYS: Final = _keys(
     ConfigKey("background.threads", WholeNumber(1, INT_MAX), "10"),
-    ConfigKey("compression.type", _one_of(*_COMPRESSIONS), "producer"),
+    ConfigKey("compression.type", one_of(*_COMPRESSIONS), "producer"),
     ConfigKey("follower.replication.throttled.rate", WholeNumber(0, LONG_MAX), _LONG),
     ConfigKey("leader.replication.throttled.rate", WholeNumber(0, LONG_MAX), _LONG),
     ConfigKey(
         "log.cleanup.policy",
-        _list_of(_one_of("delete", "compact"), "delete and compact", may_be_empty=False),
+        _list_of(one_of("delete", "compact"), "delete and compact", may_be_empty=False),
         "delete",
         is_list=True,
     ),

@@ -36,6 +36,13 @@ from quorum.controller.protocol.pieces import next_slice
 from quorum.controller.protocol.policy import ConfigChange
 from quorum.controller.protocol.topic_rules import Rejected, check_policy
 from quorum.controller.topics.config_keys import KEYS, RESOURCE_WORDS, VALUE_MAX, ConfigKey, list_items
+from quorum.controller.topics.defined_keys import (
+    DEFINED_KEYS_MAX,
+    NO_DEFINITIONS,
+    Definitions,
+    count_defined,
+    known_key,
+)
 
 OPERATIONS_MAX: Final = 10_000
 """Maximum number of operations in one request, over all resources."""
@@ -64,14 +71,13 @@ def _likeliest(resource_type: int, key: str) -> str | None:
     return min((known for form in forms if (known := _BY_SHORTENED[resource_type].get(form))), default=None)
 
 
-def config_key(resource_type: int, key: str) -> ConfigKey:
+def config_key(resource_type: int, key: str, definitions: Definitions = NO_DEFINITIONS) -> ConfigKey:
     """Returns the row of the key. Raises Rejected(INVALID_CONFIG), with the key or resource that the client probably meant."""
-    known = KEYS[resource_type]
-    found = known.get(key)
+    found = known_key(resource_type, key, definitions)
     if found is not None:
         return found
     word, hint = RESOURCE_WORDS[resource_type], ""
-    elsewhere = [RESOURCE_WORDS[other] for other, keys in KEYS.items() if key in keys]
+    elsewhere = [RESOURCE_WORDS[other] for other in KEYS if known_key(other, key, definitions) is not None]
     if elsewhere:
         hint = f": it is a config of {elsewhere[0]}s; nothing was changed; name a {elsewhere[0]} instead"
     elif near := _likeliest(resource_type, key):
@@ -79,9 +85,9 @@ def config_key(resource_type: int, key: str) -> ConfigKey:
     raise Rejected(ErrorCode.INVALID_CONFIG, f"unknown {word} config {key[:_SHOWN_MAX]!r}{hint}")
 
 
-def check_value(resource_type: int, key: str, value: str) -> None:
+def check_value(resource_type: int, key: str, value: str, definitions: Definitions = NO_DEFINITIONS) -> None:
     """Raises Rejected(INVALID_CONFIG) if the key is unknown, or the value is wrong for the key."""
-    known = config_key(resource_type, key)
+    known = config_key(resource_type, key, definitions)
     if len(value) > VALUE_MAX:
         problem: str | None = f"must have at most {VALUE_MAX:,} characters, not {len(value):,}"
     else:
@@ -91,17 +97,31 @@ def check_value(resource_type: int, key: str, value: str) -> None:
         raise Rejected(ErrorCode.INVALID_CONFIG, f"config {key} is {shown!r}: it {problem}")
 
 
-def check_topic_configs(name: str, configs: Iterable[tuple[str, str]]) -> None:
+def check_topic_configs(name: str, configs: Iterable[tuple[str, str]], definitions: Definitions) -> None:
     """Checks the configs of a new topic. Raises Rejected(INVALID_CONFIG)."""
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
     for key, value in configs:
         if key in seen:
             raise Rejected(ErrorCode.INVALID_CONFIG, f"topic {name!r}: config {key} is given twice")
-        seen.add(key)
+        seen[key] = value
         try:
-            check_value(TOPIC_RESOURCE, key, value)
+            check_value(TOPIC_RESOURCE, key, value, definitions)
         except Rejected as e:
             raise Rejected(e.code, f"topic {name!r}: {e.message}") from None
+    _check_count(TOPIC_RESOURCE, name, seen)
+
+
+def _check_count(resource_type: int, name: str, configs: Mapping[str, str]) -> None:
+    """Raises Rejected(POLICY_VIOLATION) if a resource would have too many values of keys that embedders have defined."""
+    if len(configs) <= DEFINED_KEYS_MAX:
+        return
+    count = count_defined(resource_type, configs)
+    if count > DEFINED_KEYS_MAX:
+        raise Rejected(
+            ErrorCode.POLICY_VIOLATION,
+            f"{resource_text(resource_type, name)} would have {count:,} values of defined keys; at most {DEFINED_KEYS_MAX} are "
+            "allowed; nothing was done for it",
+        )
 
 
 def alter_configs(image: MetadataImage, command: AlterConfigs | ContinueConfigs, config: ControllerConfig) -> Decision:
@@ -149,7 +169,9 @@ def _next(image: MetadataImage, rest: ContinueConfigs, config: ControllerConfig,
         resource = alteration.resource_type, alteration.resource_name
         try:
             if resource in rest.repeated:
-                raise Rejected(ErrorCode.INVALID_REQUEST, f"{_name(*resource)} is named more than once in this request")
+                raise Rejected(
+                    ErrorCode.INVALID_REQUEST, f"{resource_text(*resource)} is named more than once in this request"
+                )
             altered = _alter(image, alteration, config)
         except Rejected as e:
             results.append(ConfigResult(*resource, e.code, e.message))
@@ -209,7 +231,8 @@ def _repeated(resources: Sequence[ConfigResource]) -> frozenset[ConfigResource]:
     return frozenset(resource for resource, times in Counter(resources).items() if times > 1)
 
 
-def _name(resource_type: int, name: str) -> str:
+def resource_text(resource_type: int, name: str) -> str:
+    """Names a resource in words: topic 'orders', broker '7', the default of all brokers."""
     if (resource_type, name) == (BROKER_RESOURCE, ""):
         return "the default of all brokers"
     return f"{RESOURCE_WORDS.get(resource_type, f'resource type {resource_type}')} {name!r}"
@@ -253,15 +276,19 @@ def _alter(image: MetadataImage, alteration: ConfigAlteration, config: Controlle
     for operation in alteration.operations:
         if operation.key in after:
             raise Rejected(
-                ErrorCode.INVALID_CONFIG, f"{_name(resource_type, name)}: config {operation.key} is altered twice"
+                ErrorCode.INVALID_CONFIG,
+                f"{resource_text(resource_type, name)}: config {operation.key} is altered twice",
             )
-        after[operation.key] = _result_of(resource_type, operation, before)
+        after[operation.key] = _result_of(resource_type, operation, before, image.config_definitions)
         if resource_type == BROKER_RESOURCE and name != "" and after[operation.key] is not None:
             _check_may_be_of_one_node(operation.key)
     changed = {key: value for key, value in after.items() if before.get(key) != value}
     if changed:
+        if len(before) + len(changed) > DEFINED_KEYS_MAX:
+            whole = {**before, **changed}
+            _check_count(resource_type, name, {key: value for key, value in whole.items() if value is not None})
         change = ConfigChange(resource_type == TOPIC_RESOURCE, name, before, changed)
-        check_policy(config.policy.check_configs(change), _name(resource_type, name))
+        check_policy(config.policy.check_configs(change), resource_text(resource_type, name))
     return [Config(resource_type, name, key, value) for key, value in changed.items()]
 
 
@@ -275,18 +302,20 @@ def _check_may_be_of_one_node(key: str) -> None:
         )
 
 
-def _result_of(resource_type: int, operation: ConfigOperation, before: Mapping[str, str]) -> str | None:
+def _result_of(
+    resource_type: int, operation: ConfigOperation, before: Mapping[str, str], definitions: Definitions
+) -> str | None:
     """Returns the key's value after the operation; None if the key is not set."""
     key = operation.key
     kind = operation.kind
     if kind is ConfigOperationKind.DELETE:
         # A key that is set may always be removed, even a key that only a newer controller knows.
         if key not in before:
-            config_key(resource_type, key)
+            config_key(resource_type, key, definitions)
         return None
     value = operation.value
     if kind is not ConfigOperationKind.SET:
-        known = config_key(resource_type, key)
+        known = config_key(resource_type, key, definitions)
         if not known.is_list:
             raise Rejected(
                 ErrorCode.INVALID_CONFIG,
@@ -301,5 +330,5 @@ def _result_of(resource_type: int, operation: ConfigOperation, before: Mapping[s
         value = ",".join(items)
         if value == before.get(key, known.default):
             return before.get(key)
-    check_value(resource_type, key, value)
+    check_value(resource_type, key, value, definitions)
     return value

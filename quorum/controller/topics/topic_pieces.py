@@ -91,7 +91,7 @@ class TopicPieces:
     ) -> Iterator[Piece]:
         name = topic.name
         check_counts(name, topic.partitions, topic.replication_factor)
-        check_topic_configs(name, topic.configs)
+        check_topic_configs(name, topic.configs, image.config_definitions)
         if topic.assignment:
             count, replication_factor = len(topic.assignment), len(topic.assignment[0])
             yield from self._check_assignment(image, name, topic.assignment, view, 0, replication_factor)

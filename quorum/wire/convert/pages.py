@@ -19,7 +19,7 @@ from quorum.controller.partitions.listing.partition_listing import TopicPlace
 from quorum.wire.convert.errors import BadMessage
 
 _DIGITS_MAX: Final = 10
-_UNKNOWN: Final = (
+UNKNOWN_TOKEN: Final = (
     "page_token is not from an answer to this request: send `next_page_token` of the page before, unchanged"
 )
 
@@ -36,7 +36,7 @@ def name_after(token: bytes) -> str:
     try:
         return token.decode()
     except UnicodeDecodeError as e:
-        raise BadMessage(_UNKNOWN) from e
+        raise BadMessage(UNKNOWN_TOKEN) from e
 
 
 def number_of(token: bytes, first: int) -> int:
@@ -44,7 +44,7 @@ def number_of(token: bytes, first: int) -> int:
     if not token:
         return first
     if not token.isdigit() or len(token) > _DIGITS_MAX:
-        raise BadMessage(_UNKNOWN)
+        raise BadMessage(UNKNOWN_TOKEN)
     return int(token)
 
 
@@ -56,7 +56,7 @@ def place_of(token: bytes, names: tuple[str, ...]) -> TopicPlace | None:
     """Returns the place in the described topics at which the page begins; None for the first page."""
     place = any_place_of(token)
     if place is not None and place.topic not in names:
-        raise BadMessage(_UNKNOWN)
+        raise BadMessage(UNKNOWN_TOKEN)
     return place
 
 
@@ -67,9 +67,9 @@ def any_place_of(token: bytes) -> TopicPlace | None:
     try:
         found = client_pb2.MetadataCursor.FromString(token)
     except DecodeError as e:
-        raise BadMessage(_UNKNOWN) from e
+        raise BadMessage(UNKNOWN_TOKEN) from e
     if found.partition < 0:
-        raise BadMessage(_UNKNOWN)
+        raise BadMessage(UNKNOWN_TOKEN)
     return TopicPlace(found.topic, found.partition, found.topic_id)
 
 

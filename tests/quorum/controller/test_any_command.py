@@ -23,6 +23,7 @@ from metadata_log.format.records import (
     FEATURES,
     METADATA_VERSION_MAX,
     TOPIC_RESOURCE,
+    ConfigDefinition,
     Endpoint,
     FeatureRange,
     MetadataRecord,
@@ -50,6 +51,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.config_commands import (
+    AlterConfigKeys,
     AlterConfigs,
     ConfigAlteration,
     ConfigOperation,
@@ -156,6 +158,19 @@ ANY_ID: Final = st.one_of(ANY_BYTES, st.builds(incarnation, st.integers(0, BROKE
 ANY_BROKER: Final = st.one_of(st.integers(0, BROKERS), ANY_NUMBER)
 ANY_NAME: Final = st.one_of(st.sampled_from(NAMES), ANY_TEXT)
 COUNT: Final = st.one_of(st.integers(-1, 5), ANY_NUMBER)
+
+
+DEFINED: Final = st.tuples(st.sampled_from((2, 4, 7)), st.sampled_from(("acme.", "acme.x", "retention.ms", "é")))
+DEFINITION: Final = st.builds(
+    lambda name, value_type, default, maximum: ConfigDefinition(
+        name[0], name[1], name[1].endswith("."), value_type, default, maximum=maximum
+    ),
+    DEFINED,
+    st.sampled_from(("int", "text", "list", "?")),
+    st.sampled_from(("", "5")),
+    st.sampled_from((None, -1, 1, 1 << 70)),
+)
+"""Definitions, good and bad, of which some stand in each other's way."""
 
 
 def some(of: st.SearchStrategy[Any], at_most: int = 4) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -340,6 +355,7 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
         st.builds(BalanceLeaders),
         st.builds(BootstrapFeatures, COUNT),
         st.builds(UpdateFeatures, some(UPDATE), st.booleans()),
+        st.builds(AlterConfigKeys, some(DEFINITION), some(DEFINED), st.booleans()),
         st.builds(AlterUserScramCredentials, some(SCRAM), st.booleans()),
         st.builds(CreateAcls, some(ACL), st.booleans()),
         st.builds(DeleteAcls, some(ACL_FILTER), st.booleans()),
@@ -354,6 +370,7 @@ HAPPENINGS_MAX: Final = 4
 CLIENTS: Final = (
     CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, ElectLeaders, AlterPartitionReassignments, FenceBroker,
     UnregisterBroker, UpdateFeatures, DrainBroker, EndBrokerMode, AlterClientQuotas,
+    AlterConfigKeys,
     CreateAcls, DeleteAcls, AlterUserScramCredentials,
 )  # fmt: skip
 """Requests that may have an id."""

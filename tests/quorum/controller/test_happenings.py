@@ -36,6 +36,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.config_commands import (
+    AlterConfigKeys,
     AlterConfigs,
     ConfigAlteration,
     ConfigOperation,
@@ -335,7 +336,8 @@ def test_controllers_and_features_are_told_once() -> None:
 
 
 TELLING: Final = {
-    CreateTopics, CreatePartitions, ContinueTopics, DeleteTopics, AlterConfigs, ContinueConfigs, BootstrapFeatures,
+    CreateTopics, CreatePartitions, ContinueTopics, DeleteTopics, AlterConfigs, ContinueConfigs, AlterConfigKeys,
+    BootstrapFeatures,
     RegisterBrokerCommand, BrokerContact,
     FenceExpiredBrokers, FenceBroker, ReportDeath, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
     RegisterControllerCommand, AlterPartition, ElectLeaders, BalanceLeaders, AlterPartitionReassignments,

@@ -129,6 +129,15 @@ def _topics() -> dict[str, Any]:
         "DescribeTopics": admin_pb2.DescribeTopicsRequest(context=CONTEXT, names=["orders"], page_size=10),
         "IncrementalAlterConfigs": admin_pb2.IncrementalAlterConfigsRequest(context=CONTEXT, alterations=[alteration]),
         "DescribeConfigs": admin_pb2.DescribeConfigsRequest(context=CONTEXT, resources=[resource]),
+        "AlterConfigKeys": admin_pb2.AlterConfigKeysRequest(
+            context=CONTEXT,
+            definitions=[
+                admin_pb2.ConfigKeyDefinition(
+                    resource_type=2, name="acme.share", value_type="int", default_value="1", minimum=0, maximum=9
+                )
+            ],
+        ),
+        "DescribeConfigKeys": admin_pb2.DescribeConfigKeysRequest(context=CONTEXT, page_size=10),
     }
 
 

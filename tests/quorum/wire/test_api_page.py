@@ -29,6 +29,7 @@ NEED_A_STATE: Final = {
     "AdminService.AlterClientQuotas": {"POLICY_VIOLATION"},
     "AdminService.DeleteTopics": {"POLICY_VIOLATION", "TOPIC_DELETION_DISABLED"},
     "AdminService.IncrementalAlterConfigs": {"POLICY_VIOLATION"},
+    "AdminService.AlterConfigKeys": {"POLICY_VIOLATION", "UNSUPPORTED_VERSION"},
     "AdminService.AlterPartitionReassignments": {
         "UNSUPPORTED_VERSION",
         "INVALID_REPLICATION_FACTOR",

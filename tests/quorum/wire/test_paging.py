@@ -8,12 +8,14 @@ import grpc
 import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, client_pb2
 
-from metadata_log.format.records import QuotaEntity
+from metadata_log.format.records import ConfigDefinition, QuotaEntity
 from metaquorum import AdminClient, Incomplete
+from quorum.controller.protocol.config_commands import AlterConfigKeys
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.protocol.rights.acl_commands import AclBinding, CreateAcls
 from quorum.controller.protocol.rights.quota_commands import AlterClientQuotas, QuotaAlteration, QuotaOperation
 from quorum.controller.protocol.rights.scram_commands import AlterUserScramCredentials, ScramAlteration, ScramSecrets
+from quorum.controller.protocol.topic_commands import NewTopic
 from quorum.controller.topics.described_configs import EFFECTIVE_PAGE_MAX, RESOURCES_PAGE_MAX
 from service_kit.rpc.api_methods import ADMIN, API, Kind
 from tests.quorum.wire.fake_node import FakeNode
@@ -53,6 +55,7 @@ def test_every_read_is_paged_in_one_way() -> None:
         "ListTopics",
         "DescribeTopics",
         "DescribeConfigs",
+        "DescribeConfigKeys",
         "ListBrokers",
         "ListPartitions",
         "ListPartitionReassignments",
@@ -77,6 +80,7 @@ LISTS: dict[str, Callable[[AdminClient, int], AsyncIterator[Any]]] = {
     "topics with partitions": lambda client, size: client.described_topics(NAMES, size),
     "partitions": lambda client, size: client.partitions(page_size=size),
     "configs": lambda client, size: client.described_configs([*map(_topic, NAMES)], size),
+    "config keys": lambda client, size: client.config_keys(size),
     "brokers": lambda client, size: client.brokers(size),
     "reassignments": lambda client, size: client.reassignments(size),
     "quotas": lambda client, size: client.client_quotas(page_size=size),
@@ -95,6 +99,8 @@ async def test_pages_of_any_size_together_are_the_whole_list(client: AdminClient
     quota = (QuotaOperation("producer_byte_rate", 1.0),)
     node.cluster.run(AlterClientQuotas(tuple(QuotaAlteration((QuotaEntity("user", name),), quota) for name in NAMES)))
     node.cluster.run(CreateAcls(tuple(AclBinding(2, name, 3, "User:alice", "*", 3, 3) for name in NAMES)))
+    definitions = [ConfigDefinition(4 - 2 * (name > "b"), f"acme.{name}", False, "text", "") for name in NAMES]
+    node.cluster.run(AlterConfigKeys(tuple(definitions)))
     secrets = ScramSecrets(4_096, b"salt", bytes(32), bytes(32))
     node.cluster.run(AlterUserScramCredentials(tuple(ScramAlteration(name, 1, secrets) for name in NAMES)))
     whole = [each.SerializeToString() async for each in LISTS[what](client, 0)]
@@ -115,6 +121,18 @@ async def test_a_page_is_no_larger_than_its_maximum(client: AdminClient, node: F
     page = await client.call(request, admin_pb2.DescribeConfigsResponse)
     assert len(page.resources) == EFFECTIVE_PAGE_MAX
     assert len([each async for each in client.described_configs(several, with_defaults=True)]) == len(several)
+
+
+async def test_a_page_of_configs_ends_where_it_has_enough_keys(client: AdminClient, node: FakeNode) -> None:
+    """A resource may have 200 values of keys that an embedder has defined: six such topics are two pages."""
+    node.cluster.run(AlterConfigKeys((ConfigDefinition(2, "acme.", True, "text", ""),)))
+    configs = tuple((f"acme.k{number}", "") for number in range(200))
+    for number in range(6):
+        assert node.cluster.create_one(NewTopic(f"t{number}", 1, 1, configs=configs)).message == ""
+    resources = [_topic(f"t{number}") for number in range(6)]
+    page = await client.describe_configs(resources)
+    assert len(page.resources) == 5 and page.next_page_token
+    assert len([each async for each in client.described_configs(resources)]) == 6
 
 
 async def test_a_topic_that_goes_between_two_pages_moves_no_other(client: AdminClient, node: FakeNode) -> None:

@@ -5,12 +5,11 @@ controller, nor its image. (The codes of the quorum's RPCs are those of KIP-595,
 .proto files has rows here.
 """
 
-from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
-from quorum_rpc.v1.admin_pb2 import ConfigResource, PartitionReassignment, ReplicaList
+from quorum_rpc.v1.admin_pb2 import ConfigKeyName, ConfigResource, PartitionReassignment, ReplicaList
 from quorum_rpc.v1.client_pb2 import MetadataCursor
 from quorum_rpc.v1.common_pb2 import FeatureRange
 
@@ -21,72 +20,27 @@ from service_kit.rpc.refusals import STATUS
 from tests.fuzz.network_targets import SERVICES, busy
 from tests.quorum.runtime.lone_controller import LoneController, follower, leader, unattached
 from tests.quorum.runtime.lone_node import LoneNode
+from tests.quorum.wire.bad_requests import (
+    CHANGES,
+    FOREIGN,
+    HALF,
+    LEADERS,
+    OTHER_ID,
+    PAGES,
+    Row,
+    bad,
+    both,
+    many,
+    nothing,
+    of_operators,
+    put,
+)
 from tests.quorum.wire.calling import METHODS, call, codes_of
 from tests.quorum.wire.good_requests import good_requests, key, voter
 
 E = ErrorCode
-HALF: Final = b"half an id"
-OTHER_ID: Final = bytes([99]) * 16
 LONG: Final = "x" * 70_000
 FUTURE: Final = FeatureRange(name="metadata.version", min_level=8, max_level=9)
-
-Change = Callable[[Any], None]
-
-
-class Row(NamedTuple):
-    """What is wrong with the request, who is asked, and what it is refused with."""
-
-    what: str
-    asked: Callable[[], LoneNode]
-    change: Change
-    code: ErrorCode
-
-
-def put(path: str, value: Any) -> Change:
-    """Sets one field; numbers in the path are places in lists. A list is replaced."""
-
-    def change(request: Any) -> None:
-        *way, name = path.split(".")
-        for step in way:
-            request = request[int(step)] if step.isdigit() else getattr(request, step)
-        if isinstance(value, list):
-            request.ClearField(name)
-            getattr(request, name).extend(value)
-        elif hasattr(value, "DESCRIPTOR"):
-            getattr(request, name).CopyFrom(value)
-        else:
-            setattr(request, name, value)
-
-    return change
-
-
-def many(path: str, count: int) -> Change:
-    """The first item of a list, so many times."""
-
-    def change(request: Any) -> None:
-        *way, name = path.split(".")
-        for step in way:
-            request = request[int(step)] if step.isdigit() else getattr(request, step)
-        put(name, [getattr(request, name)[0]] * count)(request)
-
-    return change
-
-
-def both(first: Change, second: Change) -> Change:
-    def change(request: Any) -> None:
-        first(request)
-        second(request)
-
-    return change
-
-
-def nothing(_: Any) -> None:
-    """The request is good; whom it reaches is not."""
-
-
-def bad(path: str, value: Any, code: ErrorCode, asked: Callable[[], LoneNode]) -> Row:
-    return Row(f"{path} = {value!r:.40}", asked, put(path, value), code)
-
 
 # --- between controllers ---------------------------------------------------------------------------------------------
 
@@ -365,27 +319,6 @@ BROKERS: Final = {
 # --- operators -------------------------------------------------------------------------------------------------------
 
 
-def of_operators(path: str, value: Any, code: ErrorCode) -> Row:
-    return bad(path, value, code, busy)
-
-
-FOREIGN: Final = of_operators("context.cluster_id", "elsewhere", E.INCONSISTENT_CLUSTER_ID)
-LEADERS: Final = (FOREIGN, Row("asked of a follower", follower, nothing, E.NOT_CONTROLLER))
-CHANGES: Final = (
-    *LEADERS,
-    of_operators("context.request_id", HALF, E.INVALID_REQUEST),
-    Row(
-        "an offset below 0",
-        busy,
-        both(put("context.request_id", OTHER_ID), put("context.client_high_watermark", -1)),
-        E.INVALID_REQUEST,
-    ),
-)
-PAGES: Final = (
-    *LEADERS,
-    of_operators("page_size", -1, E.INVALID_REQUEST),
-    of_operators("page_token", b"\xff", E.INVALID_REQUEST),
-)
 OPERATORS: Final = {
     "CreateTopics": (
         *CHANGES,
@@ -429,6 +362,28 @@ OPERATORS: Final = {
         of_operators("alterations.0.operations.0.value", "many", E.INVALID_CONFIG),
         Row("10,001 operations", busy, many("alterations.0.operations", 10_001), E.INVALID_REQUEST),
         Row("10,001 resources", busy, many("alterations", 10_001), E.INVALID_REQUEST),
+    ),
+    "AlterConfigKeys": (
+        *CHANGES,
+        of_operators("definitions", [], E.INVALID_REQUEST),
+        of_operators("definitions.0.resource_type", 0, E.INVALID_CONFIG),
+        of_operators("definitions.0.name", "retention.ms", E.INVALID_CONFIG),
+        of_operators("definitions.0.name", LONG, E.INVALID_CONFIG),
+        of_operators("definitions.0.is_prefix", True, E.INVALID_CONFIG),
+        of_operators("definitions.0.value_type", "float", E.INVALID_CONFIG),
+        of_operators("definitions.0.default_value", "10", E.INVALID_CONFIG),
+        of_operators("definitions.0.default_value", LONG, E.INVALID_CONFIG),
+        of_operators("definitions.0.minimum", 10, E.INVALID_CONFIG),
+        of_operators("definitions.0.choices", ["1"], E.INVALID_CONFIG),
+        of_operators("definitions.0.documentation", LONG, E.INVALID_CONFIG),
+        of_operators("removals", [ConfigKeyName(resource_type=2, name="no.such.key")], E.INVALID_CONFIG),
+        Row("twice the same", busy, many("definitions", 2), E.INVALID_REQUEST),
+        Row("101 definitions", busy, many("definitions", 101), E.INVALID_REQUEST),
+    ),
+    "DescribeConfigKeys": (
+        *PAGES,
+        of_operators("page_token", b"acme.share", E.INVALID_REQUEST),
+        of_operators("page_token", b"x acme.share", E.INVALID_REQUEST),
     ),
     "ListTopics": PAGES,
     "DescribeTopics": (
