@@ -23,22 +23,6 @@ def loading_for_good() -> Iterator[None]:
 
     Blocks may overlap, also on several threads. A process that has switched collections off keeps them off.
     """
-    with _without_collections(freeze=True):
-        yield
-
-
-@contextmanager
-def loading_for_a_while() -> Iterator[None]:
-    """Stops garbage collections inside of the block, for objects that go again soon. Blocks may overlap, as those above.
-
-    Nothing is frozen: many short loads would exempt the cyclic garbage of each moment for ever.
-    """
-    with _without_collections(freeze=False):
-        yield
-
-
-@contextmanager
-def _without_collections(*, freeze: bool) -> Iterator[None]:
     global _loads, _is_usual
     with _lock:
         if _loads == 0:
@@ -50,7 +34,6 @@ def _without_collections(*, freeze: bool) -> Iterator[None]:
     finally:
         with _lock:
             _loads -= 1
-            if freeze:
-                gc.freeze()  # before `enable`: the next new object would begin a look at all that was loaded
+            gc.freeze()  # before `enable`: the next new object would begin a look at all that was loaded
             if _loads == 0 and _is_usual:
                 gc.enable()

@@ -24,7 +24,6 @@ from metadata_log.format.ids import Offset
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.replay import ReplayStopped
 from quorum.runtime.protocol.requests import Refused
-from service_kit.process.garbage import loading_for_a_while
 from service_kit.process.switches import frequent_switches
 from snapshots.history.kept import KeptImages, PastConfig
 from snapshots.history.past import Past
@@ -105,7 +104,7 @@ class PastImages:
 
     def _work(self, wanted: Wanted, committed_end: Offset) -> Shown:
         """Makes an image, on the thread."""
-        with frequent_switches(), loading_for_a_while():
+        with frequent_switches():
             steps = self._past.steps(wanted, committed_end, self._kept.all())
             until_us = 0
             while True:
