@@ -39,13 +39,17 @@ from metadata_log.store.segment import base_offset_of, segment_names
 from quorum.core.protocol.effects import ElectionState
 from quorum.recovery.plan import format_a_new_one
 from quorum.recovery.plan_values import Plan
+from quorum.recovery.point_in_time import newest_kept
 from quorum.recovery.remains import place_of
 from quorum.recovery.survey import Candidate, CannotRecover, batches_of
 from quorum.runtime.disk import election_file, recovery_plan
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY
+from snapshots.format import snapshot_name
 from snapshots.store import PositionOutOfRange, SnapshotNotFound, SnapshotStore, genesis
 
 CHUNK_BYTES: Final = 1 << 20
+UNDONE_SUFFIX: Final = ".undone"
+"""Suffix of the files that a restore to a point in time keeps aside, followed by the generation that the restore has begun."""
 
 
 def carry_out(plan: Plan) -> Offset:
@@ -150,7 +154,9 @@ def _take_over(log: Log, store: SnapshotStore, plan: Plan) -> None:
             damaged, [each for each in batches_of(plan.survivor) if damaged.start <= each.base_offset < damaged.end]
         )
     if log.damage:
-        _keep_aside(store.directory, steps.base)
+        _keep_aside(store.directory, steps.base, DAMAGED_SUFFIX)
+    if steps.undone_end:
+        _keep_undone(log, store, plan)
     log.truncate(steps.base)
     for batch in () if source is None else batches_of(source):
         if steps.base <= batch.base_offset and batch.end_offset <= steps.end.offset:
@@ -163,12 +169,29 @@ def _take_over(log: Log, store: SnapshotStore, plan: Plan) -> None:
         )
 
 
-def _keep_aside(metadata: Directory, base: Offset) -> None:
-    """Copies the segments that the truncation to `base` shortens or deletes, because a part of them cannot be read."""
+def _keep_undone(log: Log, store: SnapshotStore, plan: Plan) -> None:
+    """Keeps the undone part of a restore aside: copies of the segments that are shortened or deleted, and later snapshots.
+
+    The snapshots go before the log is cut. A log that ends below a snapshot is a log that has lost its end, and a start would put
+    the snapshot in its place: the undone records would be back.
+    """
+    steps = plan.steps
+    suffix = f"{UNDONE_SUFFIX}-{steps.generation}"  # a second restore must not take the first one's copies for its own
+    _keep_aside(store.directory, steps.base, suffix)
+    gone = [info.end for info in store.list() if info.end.offset > steps.end.offset]
+    for end in gone:
+        store.directory.rename(snapshot_name(end), snapshot_name(end) + suffix)
+    if gone:
+        store.directory.flush()
+        log.forget_snapshot(newest_kept(plan.survivor.directory, steps.end.offset, at_least=log.shape.start.offset))
+
+
+def _keep_aside(metadata: Directory, base: Offset, suffix: str) -> None:
+    """Copies the segments that the truncation to `base` shortens or deletes."""
     names = segment_names(metadata)
     first = sum(1 for each in names[1:] if (base_offset_of(each) or 0) <= base)
     for name in names[first:]:
-        copy_file(metadata, name, name + DAMAGED_SUFFIX)
+        copy_file(metadata, name, name + suffix)
 
 
 def _copy_snapshot(store: SnapshotStore, source: Candidate, end: OffsetAndEpoch) -> None:

@@ -19,6 +19,9 @@ Example: the voters are 1, 2 and 3. The disk of 3 is destroyed, and 2 has lost d
     3. Controller 1 takes records 90 to 94 over from broker 7. The new log ends at 95.
     4. Records 95 to 99 were durable on controller 2, and may have been committed. They are reported as a loss.
 
+*A restore to a point in time* is a recovery whose result is cut (`quorum.recovery.point_in_time`). A cluster that has lost
+nothing can be restored, too.
+
 *A recovery that was begun* is not planned again (`quorum.recovery.resume`).
 """
 
@@ -33,6 +36,8 @@ from metadata_log.format.ids import EPOCH_MAX, Epoch, Offset, OffsetAndEpoch, Uu
 from metadata_log.format.records import Endpoint, Voters
 from quorum.core.protocol.epochs import reach
 from quorum.recovery.plan_values import Loss, Plan, named
+from quorum.recovery.point_in_time import check_can_start, cut_of, undone_by
+from quorum.recovery.remains import Place
 from quorum.recovery.resume import resumed
 from quorum.recovery.survey import Candidate, CannotRecover, batches_of, held, places_of
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY
@@ -42,6 +47,7 @@ from quorum.runtime.disk.recovery_plan import (
     PATH_CHARS_MAX,
     RecoveryPlan,
 )
+from snapshots.history.wanted import Wanted
 
 GENERATION_STEP: Final = 1 << 20
 """How many generations a recovery may skip. Each survivor has its own number in this range: two survivors have the same number
@@ -49,15 +55,16 @@ with a chance of one in a million. About 2,000 recoveries in a row fit below 2^3
 GENERATION_MAX: Final = (1 << 31) - 1
 
 
-def plan(candidates: Sequence[Candidate], endpoint: Endpoint | None, wall_ms: int) -> Plan:
-    """Plans the recovery. `endpoint`: the survivor's future address; None: the address in the log.
+def plan(candidates: Sequence[Candidate], endpoint: Endpoint | None, wall_ms: int, point: Wanted | None = None) -> Plan:
+    """Plans the recovery. `endpoint`: the survivor's future address; None: the address in the log. `point`: the offset or the
+    time to which the best log is cut (`point_in_time`); None: all of the log is kept.
 
     Raises:
         CannotRecover: the directories are not of one cluster and generation, or contradict each other; or no controller can
             start; or another recovery was begun in one of the directories.
     """
     if any(each.unfinished is not None for each in candidates):
-        return resumed(candidates, endpoint)
+        return resumed(candidates, endpoint, point)
     _check_belong_together(candidates)
     survivor = _survivor(candidates)
     best = max(candidates, key=_preference)
@@ -69,8 +76,16 @@ def plan(candidates: Sequence[Candidate], endpoint: Endpoint | None, wall_ms: in
         )
     _check_one_history(candidates, result)
     base, base_chain, snapshot = _base(survivor, source)
+    end = Place(result.end, result.epoch, result.chain)
+    undone = None
+    if point is not None:
+        end = cut_of(result, point)
+        check_can_start(survivor, snapshot, end.offset)
+        undone = undone_by(result, end.offset)
+        if end.offset <= base and snapshot is None:
+            source, base, base_chain = None, end.offset, end.chain
     voters = _voters(result, survivor)
-    if source is None and snapshot is None and endpoint is None:
+    if source is None and snapshot is None and endpoint is None and (undone is None or not undone.has_metadata):
         _check_not_done(survivor, voters)
     steps = RecoveryPlan(
         directories=tuple(map(named, candidates)),
@@ -79,17 +94,19 @@ def plan(candidates: Sequence[Candidate], endpoint: Endpoint | None, wall_ms: in
         base=base,
         base_chain=base_chain,
         snapshot=snapshot,
-        end=OffsetAndEpoch(result.end, result.epoch),
-        end_chain=result.chain,
+        end=OffsetAndEpoch(end.offset, end.epoch),
+        end_chain=end.chain,
         committed_end=max(each.committed[0] for each in candidates),
         generation=_generation(candidates, survivor),
         epoch=_epoch(candidates),
         endpoints=_endpoints(survivor, voters, endpoint),
         wall_ms=wall_ms,
         accepts_loss=survivor.damage is not None or not survivor.is_back,
+        undone_end=result.end if end.offset < result.end else 0,
     )
     _check_bounds(steps)
-    return Plan(tuple(candidates), survivor, source, _losses(candidates, result), False, steps)
+    losses = _losses(candidates, result) if undone is None else ()  # all of them lie behind the cut
+    return Plan(tuple(candidates), survivor, source, losses, False, steps, undone)
 
 
 def _preference(candidate: Candidate) -> tuple[Epoch, Offset, Offset, int, Uuid]:

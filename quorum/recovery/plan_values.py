@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from metadata_log.format.ids import Offset
 from metadata_log.format.records import Voter
+from quorum.recovery.point_in_time import Undone
 from quorum.recovery.survey import Candidate
 from quorum.runtime.disk.recovery_plan import PlannedDirectory, RecoveryPlan
 from snapshots.format import SnapshotMeta
@@ -31,6 +32,8 @@ class Plan(NamedTuple):
     is_resumed: bool
     """True if this recovery was begun before and not finished."""
     steps: RecoveryPlan
+    undone: Undone | None = None
+    """The records that a restore to a point in time undoes; None without a restore, and if the recovery is resumed."""
 
     @property
     def voter(self) -> Voter:

@@ -13,10 +13,13 @@ from metadata_log.format.records import Endpoint
 from quorum.recovery.plan_values import Plan, named
 from quorum.recovery.survey import Candidate, CannotRecover, held
 from quorum.runtime.disk.recovery_plan import RecoveryPlan
+from snapshots.history.wanted import Wanted
 
 
-def resumed(candidates: Sequence[Candidate], endpoint: Endpoint | None) -> Plan:
-    """Returns the plan that was begun. The directories have to be the same; their paths may have changed."""
+def resumed(candidates: Sequence[Candidate], endpoint: Endpoint | None, point: Wanted | None = None) -> Plan:
+    """Returns the plan that was begun. The directories have to be the same; their paths may have changed. The plan knows the
+    offset of a restore, so `point` is not needed again; with a `point` the plan must be a restore.
+    """
     survivor, *others = [each for each in candidates if each.unfinished is not None]
     steps = survivor.unfinished
     assert steps is not None
@@ -42,6 +45,8 @@ def resumed(candidates: Sequence[Candidate], endpoint: Endpoint | None) -> Plan:
     if endpoint is not None and steps.endpoints != (endpoint,):
         planned = steps.endpoints[0]
         differences.append(f"the planned endpoint is {planned.host}:{planned.port}")
+    if point is not None and not steps.undone_end:
+        differences.append("it keeps the whole log, and was not begun with --to-offset or --to-time")
     if differences:
         raise CannotRecover(
             f"in {survivor.path} a recovery was begun and not finished, and it can only be finished as it was begun: "

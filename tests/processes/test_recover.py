@@ -36,11 +36,19 @@ async def agree(cluster: Cluster, client: AdminClient, controller: str) -> None:
 
 async def test_one_of_three_is_left_and_the_cluster_lives_on(cluster: Cluster, tmp_path: Path) -> None:
     """Two disks are gone. The third leads alone, brokers follow it into the new generation, two new ones join; and a disk
-    that turns up again is listened to by nobody."""
+    that turns up again is listened to by nobody. A topic that was created by mistake is undone with that."""
     for number in range(5):
         await cluster.client.create_topic(f"topic-{number}", partitions=4, replication_factor=2)
+    wanted = (await cluster.client.list_topics()).as_of_offset
+    await cluster.client.create_topic("regretted", partitions=4, replication_factor=2)
+    regretted = (await cluster.client.list_topics()).as_of_offset
     leader = (await cluster.leader()).node_id
     left = cluster.controllers[1 + leader % 3]
+
+    async def left_has_all() -> bool | None:
+        return True if (await cluster.client.describe_quorum(left.endpoint)).flushed_end_offset >= regretted else None
+
+    await until(left_has_all, 20)
     lost = [node for node in cluster.controllers.values() if node.node_id != left.node_id]
     for node in lost:
         await cluster.ends(node)
@@ -48,13 +56,16 @@ async def test_one_of_three_is_left_and_the_cluster_lives_on(cluster: Cluster, t
     for node in lost:
         shutil.rmtree(node.data_directory)
 
-    words = ("quorum", "recover", "--directory", str(left.data_directory), "--yes", "-o", "json")
+    words = ["quorum", "recover", "--directory", str(left.data_directory)]
+    words += ["--to-offset", str(wanted), "--yes", "-o", "json"]
     running = quorumctl(*words)
     assert running.returncode == 4 and "A node that runs is not lost" in running.stderr
     await cluster.ends(left)
     recovered = quorumctl(*words)
     assert recovered.returncode == 0, recovered
-    generation = json.loads(recovered.stdout)["generation"]
+    document = json.loads(recovered.stdout)
+    generation = document["generation"]
+    assert [each["what"] for each in document["undone"]["listed"]["topic"]] == ["regretted"]
 
     cluster.dev.start(left.name)
     async with AdminClient([left.endpoint], timeout_s=20) as client:

@@ -33,6 +33,8 @@ FILE_BYTES_MAX: Final = 8 << 20
 """Maximum size of the file: the maximum number of directories and endpoints, with names of which JSON writes each character as
 twelve bytes."""
 _VERSION: Final = 1
+_RESTORE_VERSION: Final = 2
+"""The version of a plan that undoes records. A release that does not know how to keep them aside must not carry it out."""
 _NUMBER_MAX: Final = (1 << 63) - 1
 
 
@@ -70,6 +72,8 @@ class RecoveryPlan(NamedTuple):
     wall_ms: int
     accepts_loss: bool
     """True if the survivor's log may be opened although it has lost its durable end."""
+    undone_end: Offset = 0
+    """The end of the records behind `end` that a restore to a point in time undoes, and keeps aside; 0 without a restore."""
 
     @property
     def command(self) -> str:
@@ -89,7 +93,7 @@ def save(directory: Directory, plan: RecoveryPlan) -> None:
     """Makes `plan` durable before returning."""
     assert plan.survivor in plan.directories, plan
     fields = {
-        "version": _VERSION,
+        "version": _RESTORE_VERSION if plan.undone_end else _VERSION,
         "directories": [
             [each.path, each.role, each.node_id, uuid_text(each.directory_id)] for each in plan.directories
         ],
@@ -106,7 +110,7 @@ def save(directory: Directory, plan: RecoveryPlan) -> None:
         "endpoints": plan.endpoints,
         "wall_ms": plan.wall_ms,
         "accepts_loss": plan.accepts_loss,
-    }
+    } | ({"undone_end": plan.undone_end} if plan.undone_end else {})
     text = json.dumps(fields).encode()
     data = b"%s\n%08x\n" % (text, google_crc32c.value(text))
     assert len(data) <= FILE_BYTES_MAX and _parse(data) == plan, plan
@@ -167,8 +171,8 @@ def _parse(data: bytes) -> RecoveryPlan:
     if google_crc32c.value(text) != int(crc, 16):
         raise ValueError("CRC-32C mismatch")
     fields = json.loads(text)
-    if fields["version"] != _VERSION:
-        raise ValueError(f"version {fields['version']!r:.20}; this code reads {_VERSION}")
+    if fields["version"] not in (_VERSION, _RESTORE_VERSION):
+        raise ValueError(f"version {fields['version']!r:.20}; this code reads {_VERSION} and {_RESTORE_VERSION}")
     directories = tuple(_directory(*each) for each in _list(fields["directories"], DIRECTORIES_MAX))
     source = fields["source"]
     if not fields["endpoints"]:
@@ -188,6 +192,7 @@ def _parse(data: bytes) -> RecoveryPlan:
         endpoints=tuple(_endpoint(*each) for each in _list(fields["endpoints"], ENDPOINTS_MAX)),
         wall_ms=_whole(fields["wall_ms"]),
         accepts_loss=fields["accepts_loss"] is True,
+        undone_end=_whole(fields["undone_end"]) if fields["version"] == _RESTORE_VERSION else 0,
     )
 
 

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from metadata_log.format.ids import OFFSET_MAX
+from quorum.cli.commands.quorum.undone import undone_document, undone_lines
 from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_USAGE, CliError
 from quorum.cli.options import Options, command
 from quorum.cli.output import Column, emit
+from quorum.cli.times import Time
 
 if TYPE_CHECKING:
     from metadata_log.disk.files import RealDirectory
@@ -48,6 +51,15 @@ _DIRECTORY = click.Path(path_type=Path)
 @click.option(
     "--endpoint", metavar="HOST:PORT", help="Address of the survivor, if it differs from the address in the log."
 )
+@click.option(
+    "--to-offset",
+    type=click.IntRange(1, OFFSET_MAX),
+    metavar="OFFSET",
+    help="Restore the state after the records below this offset, and undo all later records.",
+)
+@click.option(
+    "--to-time", "to_time_ms", type=Time(), metavar="TIME", help="Restore the state at this time; see --at-time."
+)
 @click.option("--dry-run", is_flag=True, help="Read and report; change nothing.")
 @click.option("--yes", is_flag=True, help="Carry it out. The lost controllers must never be started again.")
 @click.option(
@@ -61,6 +73,8 @@ def recover(
     controllers: tuple[Path, ...],
     brokers: tuple[Path, ...],
     endpoint: str | None,
+    to_offset: int | None,
+    to_time_ms: int | None,
     dry_run: bool,
     yes: bool,
     accept_loss: bool,
@@ -70,10 +84,14 @@ def recover(
     The controller with the best log among the directories goes on. Records that were committed beyond that log are lost. The new
     voter refuses all requests of the lost controllers from then on: their generation of the cluster is older.
 
+    With --to-offset or --to-time the log is cut: the state is that after the whole batches at or below the position. The report
+    lists all records that are undone. The cut part is kept in files whose names end with `.undone` and the generation.
+
     If the command is broken off at any point, run it again with the same options: it completes the recovery.
 
     \b
     $ quorumctl quorum recover --directory /backup/controller-1 --directory /backup/controller-2 --dry-run
+    $ quorumctl quorum recover --directory /var/lib/controller-1 --to-time 2026-11-24T09:30:00Z --dry-run
     """
     from metadata_log.disk.failures import DirectoryInUse, FlushFailed
     from metadata_log.format.errors import LogFormatError
@@ -81,14 +99,16 @@ def recover(
     from quorum.recovery.plan import plan
     from quorum.recovery.survey import CannotRecover
     from service_kit.process.clock import RealClock
+    from snapshots.history.wanted import Wanted
 
     where = _endpoint(endpoint)
+    point = None if to_offset is None and to_time_ms is None else Wanted(to_offset, to_time_ms)
     directories = _distinct([*controllers, *brokers])
     end: int | None = None
     try:
         with locked(directories):
             surveyed = _surveyed(directories[: len(controllers)], directories[len(controllers) :])
-            planned = plan(surveyed, where, RealClock().wall_ms())
+            planned = plan(surveyed, where, RealClock().wall_ms(), point)
             unsaid = _unsaid(planned, yes=yes, accept_loss=accept_loss)
             if not dry_run and not unsaid:
                 _check_owner(planned)
@@ -101,6 +121,13 @@ def recover(
         ) from e
     except (OSError, FlushFailed, LogFormatError) as e:
         raise CliError(f"{e}. {_after_failure(directories)}") from e
+    _show(options, planned, end)
+    if end is None and not dry_run:
+        raise CliError(f"nothing was changed. If this is what you want, say it with {' and '.join(unsaid)}", EXIT_USAGE)
+
+
+def _show(options: Options, planned: Plan, end: int | None) -> None:
+    """Shows the plan; `end` is the new end of the log, or None if nothing was done."""
     document = {**_document(planned), "end_offset": end}
     if options.output == "table":
         emit("table", document, rows="candidates", columns=_COLUMNS)
@@ -108,8 +135,6 @@ def recover(
             click.echo(line)
     else:
         emit(options.output, document, rows="candidates")
-    if end is None and not dry_run:
-        raise CliError(f"nothing was changed. If this is what you want, say it with {' and '.join(unsaid)}", EXIT_USAGE)
 
 
 def _unsaid(plan: Plan, *, yes: bool, accept_loss: bool) -> list[str]:
@@ -217,6 +242,7 @@ def _document(plan: Plan) -> dict[str, Any]:
             {"path": each.path, "durable_end_offset": each.end, "was_committed": each.was_committed}
             for each in plan.losses
         ],
+        "undone": None if plan.undone is None else undone_document(plan.undone, steps.generation),
         "candidates": [_row(each) for each in plan.candidates],
     }
 
@@ -271,6 +297,8 @@ def _report(plan: Plan) -> list[str]:
             "committed from now on."
         )
     lines += [_loss(each, end) for each in plan.losses]
+    if steps.undone_end:
+        return [*lines, *undone_lines(plan.undone, end, steps.undone_end)]
     lines.append(
         f"Lost: all records at offset {end} and later, if any were committed. These directories cannot show it."
     )

@@ -15,7 +15,7 @@ from metadata_log.disk.failures import FlushFailed
 from metadata_log.disk.identity import Identity, read_identity, write_identity
 from metadata_log.format.batch import Batch
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
-from metadata_log.format.records import NoOp, Record, SnapshotMark, Voters
+from metadata_log.format.records import FeatureLevel, NoOp, Record, SnapshotMark, Voters
 from metadata_log.store.log import Log
 from metadata_log.store.log_notes import FLUSHED_NAME, FlushedNote
 from metadata_log.store.salvage import intact_batches
@@ -27,6 +27,7 @@ from quorum.runtime.disk import election_file, recovery_plan
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.format import snapshot_name
+from snapshots.history.wanted import Wanted
 from snapshots.store import SnapshotStore, genesis
 from tests.quorum.cli.recover.following import follow
 from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id, voters_of
@@ -47,6 +48,8 @@ class Situation(NamedTuple):
     others: tuple[MemoryDirectory, ...] = ()
     promised_end: Offset = 0
     """All below was durable in the first one, which must not be forgotten before the plan is there."""
+    point: Wanted | None = None
+    """Where it is restored to; None: all is kept."""
 
 
 def controller(node_id: int, written: Iterable[tuple[Epoch, Record]]) -> MemoryDirectory:
@@ -192,7 +195,31 @@ def forgetful() -> Situation:
     return Situation(directory)
 
 
+def regretted() -> Situation:
+    """A snapshot and four records behind it are undone; a snapshot below stays, and the log begins there."""
+    records: list[Record] = [NoOp(), VOTERS, SnapshotMark(""), FeatureLevel("metadata.version", 1), SnapshotMark("")]
+    written = [(1, each) for each in [*records, *[NoOp()] * 4]]
+    directory = controller(1, written)
+    metadata = directory.subdirectory(LOG_DIRECTORY)
+    for end in (3, 5):
+        name = snapshot_name(OffsetAndEpoch(end, 1))
+        metadata.write_atomic(
+            name, broker(controller(2, written[:end])).subdirectory(LOG_DIRECTORY).read(name, 1 << 20)
+        )
+    log = Log.open(metadata)
+    log.drop_prefix(OffsetAndEpoch(3, 1))
+    log.close()
+    return Situation(directory, promised_end=3, point=Wanted(offset=4))
+
+
+def regretted_behind() -> Situation:
+    """A broker has more, of which a part is undone."""
+    return Situation(controller(1, OLD), (broker(controller(2, NEW)),), point=Wanted(offset=len(NEW) - 1))
+
+
 SITUATIONS = (
+    regretted,
+    regretted_behind,
     alone,
     behind,
     far_behind,
@@ -211,7 +238,7 @@ def recovered(situation: Situation) -> None:
     """As the command does it."""
     candidates = [survey(each) for each in (situation.survivor, *situation.others)]
     try:
-        carry_out(plan(candidates, None, wall_ms=5_000))
+        carry_out(plan(candidates, None, wall_ms=5_000, point=situation.point))
     except CannotRecover as e:
         assert "is the only voter already" in str(e), e
 
