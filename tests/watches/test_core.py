@@ -1,18 +1,23 @@
 """The pure half of watches: verdicts on positions, the index of filters, the queue of a reader, the table of records."""
 
+from dataclasses import fields
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metadata_log.format.records import FIRST_CONTROL_TYPE, RECORD_TYPES, SkippedBatch
-from tests.watches.histories import KINDS, NAMES, TOPICS
+from metadata_log.image.metadata_image import MetadataImage
+from tests.watches.fake_log import FakeLog
+from tests.watches.histories import KINDS, NAMES, TOPICS, Historian
 from watches.core.changes import HIDDEN, SUBJECTS
 from watches.core.filter_index import FilterIndex
 from watches.core.filters import EVERYTHING, OTHER, SESSION, Area, EntityFilter, Filter, Subject, filter_of
 from watches.core.position import Continue, Place, Position, Reset, ResetReason, Verdict, Wait, verdict
 from watches.core.reader_queue import Message, Pushed, ReaderQueue
+from watches.core.state import state_of
 
 CHAIN, OTHER_CHAIN = b"c" * 32, b"d" * 32
 AT_40 = Position(2, 40, 5, CHAIN)
@@ -111,6 +116,41 @@ def test_every_record_type_is_shown_or_hidden() -> None:
     assert not (missing := of_the_image - known), f"no row in watches/core/changes.py for {missing}"
     assert not SUBJECTS.keys() & HIDDEN
     assert known <= of_the_image
+
+
+SHOWN_FIELDS = {
+    "brokers", "controllers", "topics_by_id", "topic_ids", "configs", "features", "quotas", "producer_ids", "acls",
+    "broker_modes", "epoch_floor", "entities", "entity_kinds", "client_sessions", "config_definitions",
+}  # fmt: skip
+HIDDEN_FIELDS = {
+    "scram_credentials", "delegation_tokens", "request_outcomes", "request_slots", "newest_request", "provenance", "digest",
+    "record_count", "partition_count", "entity_bytes", "kind_usage", "owned",
+}  # fmt: skip
+
+
+def test_every_field_of_the_image_is_shown_or_hidden() -> None:
+    """A new field needs a place in `_records` of watches/core/state.py, or among the hidden ones."""
+    assert {each.name for each in fields(MetadataImage)} == SHOWN_FIELDS | HIDDEN_FIELDS
+
+
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=20, deadline=None)
+def test_the_state_of_everything_is_the_canonical_records(seed: int) -> None:
+    """Without those that no watch shows; and the state of a filter is the part that the filter shows."""
+    log = FakeLog()
+    historian = Historian(log, Random(seed))
+    for _ in range(30):
+        historian.step()
+    image = log.image
+    everything = [*state_of(image, EVERYTHING)]
+    canonical = [each for each in image.canonical_records() if type(each) not in HIDDEN]
+    assert sorted(map(repr, canonical)) == sorted(repr(each.record) for each in everything)
+    for shown in (
+        filter_of([EntityFilter("lock", "a"), EntityFilter("", "b")], ["orders"], brokers=[2]),
+        filter_of(others=True),
+    ):
+        expected = [each for each in everything if shown.shows(each.subject)]
+        assert sorted(map(repr, state_of(image, shown))) == sorted(map(repr, expected))
 
 
 def test_a_queue_joins_what_waits_and_keeps_the_order() -> None:

@@ -28,6 +28,7 @@ from metadata_log.format.records import (
     ClientQuota,
     ClientSession,
     Config,
+    ConfigDefinition,
     DelegationToken,
     EndClientSession,
     EndTransaction,
@@ -45,6 +46,7 @@ from metadata_log.format.records import (
     RegisterBroker,
     RegisterController,
     RemoveAccessControlEntry,
+    RemoveConfigDefinition,
     RemoveDelegationToken,
     RemoveEntity,
     RemoveEntityKind,
@@ -131,6 +133,8 @@ SUBJECTS: Final[dict[type, Callable[[Any, TopicName], Subject]]] = {
     AccessControlEntry: _other,
     RemoveAccessControlEntry: _other,
     EpochFloor: _other,
+    ConfigDefinition: _other,
+    RemoveConfigDefinition: _other,
 }
 """The records that a watch may show, and the function that returns the subject."""
 

@@ -65,6 +65,7 @@ def _records(image: MetadataImage, shown: Filter) -> Iterator[MetadataRecord]:
         if image.epoch_floor is not None:
             yield image.epoch_floor
         yield from image.entity_kinds.values()
+        yield from image.config_definitions.values()
     if shown.sessions:
         yield from image.client_sessions.values()
     yield from _entities(image, shown.entities)
