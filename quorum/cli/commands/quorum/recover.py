@@ -91,7 +91,6 @@ def recover(
 
     \b
     $ quorumctl quorum recover --directory /backup/controller-1 --directory /backup/controller-2 --dry-run
-    $ quorumctl quorum recover --directory /var/lib/controller-1 --to-time 2026-11-24T09:30:00Z --dry-run
     """
     from metadata_log.disk.failures import DirectoryInUse, FlushFailed
     from metadata_log.format.errors import LogFormatError
