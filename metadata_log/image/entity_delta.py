@@ -31,7 +31,7 @@ from metadata_log.format.records import (
     RemoveEntity,
     RemoveEntityKind,
 )
-from metadata_log.image.entity_index import UNUSED, KindUsage, is_live, size_of
+from metadata_log.image.entity_index import UNUSED, KindUsage, is_live, owner_text, size_of
 from metadata_log.image.image_editor import DeltaKind, Edits, Misfit
 from metadata_log.image.metadata_image import MetadataImage, Provenance
 from metadata_log.image.topic_delta import TopicDelta
@@ -195,9 +195,3 @@ class EntityDelta(TopicDelta):
         self._check_owns_nothing(Owner(record.session_id, None, record.epoch))
         self._drop(self._client_sessions, record.session_id, "session")
         self.changed.client_sessions.add(record.session_id)
-
-
-def owner_text(owner: Owner) -> str:
-    """Name the session of an owner for people."""
-    who = f"broker {owner.broker_id}" if owner.session_id is None else f"session {uuid_text(owner.session_id)}"
-    return f"{who} of epoch {owner.epoch}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metadata_log.format.entity_names import EntityName
-from metadata_log.format.ids import NodeId, Uuid
+from metadata_log.format.ids import NodeId, Uuid, uuid_text
 from metadata_log.format.records import OWNED_ENTITIES_MAX, ClientSession, Entity, Owner, RegisterBroker
 
 if TYPE_CHECKING:
@@ -34,6 +34,12 @@ def size_of(entity: Entity) -> int:
 def by_owner(owner: Owner) -> tuple[bytes, NodeId, int]:
     """Sort owners: brokers by id, then the sessions of clients."""
     return owner.session_id or b"", -1 if owner.broker_id is None else owner.broker_id, owner.epoch
+
+
+def owner_text(owner: Owner) -> str:
+    """Name the session of an owner for people."""
+    who = f"broker {owner.broker_id}" if owner.session_id is None else f"session {uuid_text(owner.session_id)}"
+    return f"{who} of epoch {owner.epoch}"
 
 
 def is_live(owner: Owner, sessions: Any, brokers: Any) -> bool:

@@ -17,10 +17,20 @@ import pyarrow as pa
 from metadata_log.format.codec import decode_records, encode_valid
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
-from metadata_log.format.records import TYPE_NUMBERS, MetadataRecord, Partition, RegisterBroker, Topic
+from metadata_log.format.records import (
+    TYPE_NUMBERS,
+    ClientSession,
+    Entity,
+    MetadataRecord,
+    Owner,
+    Partition,
+    RegisterBroker,
+    Topic,
+)
 from metadata_log.image.delta import InvalidRecord
 from metadata_log.image.digest import MODULUS, digest_to_bytes, record_hash
 from metadata_log.image.entities import OrderKey, fold
+from metadata_log.image.entity_index import owner_text
 from metadata_log.image.entity_key import EVERY_TOPIC
 from snapshots.offline.rows import FROM_LOG, FROM_SNAPSHOT, entity_of, peek_type
 from snapshots.offline.schema import Column, arrow_schema, spark_schema
@@ -96,6 +106,8 @@ class FoldResult(NamedTuple):
     """Brokers with any replica at the last cut, with an example."""
     ever: frozenset[int]
     """Brokers that were ever registered, in the log and the snapshot below it."""
+    orphans: dict[str, str]
+    """Owners whose session has ended at the last cut, in words -> an ephemeral entity that each owns still."""
     record_types: dict[str, int]
     """How many canonical records of each type exist at the last cut."""
 
@@ -112,6 +124,8 @@ def fold_digests(entities: "DataFrame", every_topic: Iterable[Placed], cuts: Ite
     examples: dict[str, dict[int, str]] = {"isr": {}, "replica": {}}
     types: dict[str, int] = {}
     ever: set[int] = set()
+    owners: dict[str, str] = {}
+    sessions: set[str] = set()
     for row in rows:
         kind, number = row["kind"], row["number"]
         if kind == "digest":
@@ -124,13 +138,18 @@ def fold_digests(entities: "DataFrame", every_topic: Iterable[Placed], cuts: Ite
             brokers[number] = row["text"] == "fenced"
         elif kind == "ever":
             ever.add(number)
+        elif kind == "owner":
+            owners.setdefault(row["text"], row["value"].decode())
+        elif kind == "session":
+            sessions.add(row["text"])
         elif kind == "type":
             types[row["text"]] = types.get(row["text"], 0) + number
         else:
             examples[kind].setdefault(number, row["text"])
     digests = {cut: (digest_to_bytes(sums[cut] % MODULUS), counts[cut]) for cut in ordered}
+    orphans = {owner: example for owner, example in owners.items() if owner not in sessions}
     return FoldResult(
-        digests, tuple(sorted(misfits)), brokers, examples["isr"], examples["replica"], frozenset(ever), types
+        digests, tuple(sorted(misfits)), brokers, examples["isr"], examples["replica"], frozenset(ever), orphans, types
     )
 
 
@@ -233,6 +252,8 @@ class _Totals:
         self._examples: dict[tuple[str, int], str] = {}
         self._types: dict[str, int] = {}
         self._ever: list[int] = []
+        self._owners: dict[Owner, str] = {}
+        self._sessions: list[Owner] = []
 
     def take(self, entity: str, events: list[Event]) -> None:
         key = entity_of(entity)
@@ -274,6 +295,12 @@ class _Totals:
                 topic = record.name
             elif isinstance(record, RegisterBroker):
                 self._brokers[record.broker_id] = record.fenced
+                if not record.fenced:
+                    self._sessions.append(Owner(None, record.broker_id, record.broker_epoch))
+            elif isinstance(record, ClientSession):
+                self._sessions.append(Owner(record.session_id, None, record.epoch))
+            elif isinstance(record, Entity) and record.owner is not None:
+                self._owners.setdefault(record.owner, f"{record.kind} {record.name}")
             elif isinstance(record, Partition):
                 # The ISR of a partition without a leader may have fenced members, so that the log still says who has
                 # the data.
@@ -293,5 +320,9 @@ class _Totals:
         ]
         found += [(kind, broker, None, example) for (kind, broker), example in self._examples.items()]
         found += [("ever", broker, None, None) for broker in self._ever]
+        found += [
+            ("owner", owner.epoch, example.encode(), owner_text(owner)) for owner, example in self._owners.items()
+        ]
+        found += [("session", owner.epoch, None, owner_text(owner)) for owner in self._sessions]
         found += [("type", count, None, name) for name, count in self._types.items()]
         return found

@@ -9,13 +9,23 @@ from metadata_log.disk.files import RealDirectory
 from metadata_log.format.batch import Batch, decode, encode
 from metadata_log.format.codec import decode_batch, encode_records
 from metadata_log.format.ids import OffsetAndEpoch
-from metadata_log.format.records import BeginTransaction, LeaderChange, Topic
+from metadata_log.format.records import (
+    BeginTransaction,
+    BrokerRegistrationChange,
+    ClientSession,
+    EndClientSession,
+    Entity,
+    LeaderChange,
+    Owner,
+    Topic,
+)
 from metadata_log.store.log import Log
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from snapshots.offline.audit.findings import Severity
 from snapshots.offline.audit.run import AuditResult, audit
 from snapshots.reader import read_snapshot
 from snapshots.writer import write_records
+from tests.metadata_log.image.histories import broker
 from tests.snapshots.nodes import Node, copies, edit, flip, segments
 
 if TYPE_CHECKING:
@@ -227,4 +237,25 @@ def test_a_doctored_snapshot_is_found_by_the_fold(spark: "SparkSession", quorum:
     assert found == {
         ("snapshot-state", "controller 3", name, end.end),
         ("snapshot-differs", "controller 3", name, end.end),
+    }
+
+
+def test_an_ephemeral_entity_that_outlives_its_session_is_found(spark: "SparkSession", tmp_path: Path) -> None:
+    """A leader with a bug ends two sessions, and removes nothing. The fold by entity knows no sessions; the audit compares."""
+    node = Node(tmp_path / "node", 15).live(10)
+    node.write_out()
+    at = node.journal.shape.end
+    client, online = ClientSession(b"z" * 16, "worker", "anonymous", 9_000), broker(9)._replace(fenced=False)
+    for record in (client, online, Entity("lock", "a", b"", Owner(b"z" * 16, None, at))):
+        node.append(record)
+    node.append(Entity("lock", "b", b"", Owner(None, 9, at + 1)))
+    node.write_out()
+    node.journal.flush()
+    assert run(spark, [node.path]).findings == ()
+    node.log_records(EndClientSession(b"z" * 16, at, "expired"), BrokerRegistrationChange(9, at + 1, fenced=True))
+    node.journal.flush()
+    found = run(spark, [node.path]).findings
+    assert {(each.rule, each.detail) for each in found} == {
+        ("orphaned-entity", f"broker 9 of epoch {at + 1} has ended and owns lock b"),
+        ("orphaned-entity", f"session enp6enp6enp6enp6enp6eg of epoch {at} has ended and owns lock a"),
     }

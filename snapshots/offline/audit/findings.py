@@ -38,6 +38,7 @@ RULES: Final = {
     "record-misfit": "a record does not fit the state that the records before it made",
     "fenced-in-isr": "a fenced broker is in an ISR",
     "unknown-broker": "a replica is on a broker that was never registered",
+    "orphaned-entity": "an ephemeral entity has outlived the session that owns it",
     "clusters-mixed": "the directories belong to different clusters",
 }
 

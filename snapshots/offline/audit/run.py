@@ -292,6 +292,9 @@ class _Audit:
             if fold.brokers.get(broker, False):
                 detail = f"broker {broker} is fenced and in the ISR of {example}, at the log's end"
                 self._findings.append(error("fenced-in-isr", detail, node=node, offset=end, severity=Severity.WARNING))
+        for owner, example in sorted(fold.orphans.items()):
+            detail = f"{owner} has ended and owns {example}"
+            self._findings.append(error("orphaned-entity", detail, node=node, offset=end))
         if self._base_end(node) == 0:
             for broker, example in sorted(fold.replicas.items()):
                 if broker not in fold.ever:
