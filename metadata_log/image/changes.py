@@ -36,8 +36,19 @@ def _differing(before: Mapping[K, Any], after: Mapping[K, Any]) -> set[K]:
 def _differing_entities(
     before: OrderedMap[EntityName, Entity], after: OrderedMap[EntityName, Entity]
 ) -> set[EntityName]:
-    """Compare without a search for each entity: entries that are equal on both sides cancel out."""
-    return {key for key, _ in {*before.items()} ^ {*after.items()}}
+    """Compare without a search for each entity. Chunks that both maps share are left out."""
+    shared = {id(chunk) for chunk in before.chunks()} & {id(chunk) for chunk in after.chunks()}
+    old: dict[EntityName, Entity] = {}
+    for chunk in before.chunks():
+        if id(chunk) not in shared:
+            old.update(zip(chunk.keys, chunk.values, strict=True))
+    differing: set[EntityName] = set()
+    for chunk in after.chunks():
+        if id(chunk) not in shared:
+            pairs = zip(chunk.keys, chunk.values, strict=True)
+            differing.update(key for key, value in pairs if old.pop(key, None) != value)
+    differing.update(old)
+    return differing
 
 
 @dataclass(slots=True)

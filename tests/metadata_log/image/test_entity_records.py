@@ -18,10 +18,11 @@ from metadata_log.format.records import (
     RemoveEntityKind,
     UnregisterBroker,
 )
+from metadata_log.image.changes import Changes
 from metadata_log.image.delta import InvalidRecord, MetadataDelta
 from metadata_log.image.entity_index import KindUsage
 from metadata_log.image.image_editor import DeltaKind
-from metadata_log.image.metadata_image import MetadataImage, Provenance
+from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 from tests.metadata_log.image.histories import broker, newest_level, uuid
 
 A, B = uuid(1), uuid(2)
@@ -185,3 +186,26 @@ def test_a_bad_record_of_a_snapshot_is_refused(records: tuple[MetadataRecord, ..
     with pytest.raises(InvalidRecord) as caught:
         delta.replay(records[-1], 1)
     assert reason in caught.value.reason
+
+
+def reloaded(image: MetadataImage) -> MetadataImage:
+    """The image as a snapshot of it is loaded: no part of it is shared."""
+    delta = MetadataDelta(EMPTY_IMAGE, kind=DeltaKind.LOADING)
+    for place, record in enumerate(image.canonical_records()):
+        delta.replay(record, place)
+    return delta.finish(image.provenance)
+
+
+@pytest.mark.parametrize("through_a_snapshot", [False, True])
+def test_two_images_differ_in_what_was_written_removed_or_opened(through_a_snapshot: bool) -> None:
+    """Whether the later image shares chunks with the earlier one, or was loaded from a snapshot."""
+    many = [Entity("k", f"{number:04d}", b"", None) for number in range(1_500)]
+    before = replayed(WITH_SESSIONS, *many, PUT_A, EntityKind("k", "", 0, 0, 0))
+    later = (Entity("k", "0700", b"x", None, created=713), RemoveEntity("k", "1400"), Entity("k", "new", b"", OF_7))
+    after = replayed(before, *later, RemoveEntityKind("k"), ClientSession(B, "", "", 9_000))
+    changes = Changes.between(before, reloaded(after) if through_a_snapshot else after)
+    assert changes.entities == {("k", "0700"), ("k", "1400"), ("k", "new")}
+    assert (changes.entity_kinds, changes.client_sessions, changes.brokers) == ({"k"}, {B}, set())
+    assert not changes.others
+    assert Changes.between(EMPTY_IMAGE, reloaded(after)).entities == set(after.entities)
+    assert not Changes.between(after, reloaded(after))
