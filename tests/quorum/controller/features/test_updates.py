@@ -12,11 +12,18 @@ from metadata_log.format.records import (
     ELR_VERSION,
     FEATURES,
     METADATA_VERSION,
+    ClientSession,
+    EndClientSession,
+    Entity,
+    EntityKind,
     FeatureLevel,
     FeatureRange,
+    MetadataRecord,
     Partition,
     PartitionChange,
     RegisterController,
+    RemoveEntity,
+    RemoveEntityKind,
     level_of,
 )
 from metadata_log.format.records.levels import FIELD_LEVELS, RECORD_LEVELS
@@ -236,6 +243,34 @@ def test_the_search_for_losses_takes_slices_of_a_large_topic_too() -> None:
     assert isinstance(following, UpdateFeatures) and "t-199" in refusal(cluster, following)[1]
 
 
+@pytest.mark.parametrize(
+    ("records", "undo", "named"),
+    [
+        ((EntityKind("lock", "", 0, 0, 0),), RemoveEntityKind("lock"), "the kind lock"),
+        ((Entity("lock", "a", b"", None),), RemoveEntity("lock", "a"), "1 entities of kind lock"),
+        ((ClientSession(bytes(16), "", "", 9_000),), None, "the sessions of 1 clients"),
+    ],
+)
+@pytest.mark.parametrize("level", [1, 2])
+def test_entities_kinds_and_sessions_hold_the_level_up(
+    records: tuple[MetadataRecord, ...], undo: MetadataRecord | None, named: str, level: int
+) -> None:
+    """No level below 3 keeps them. When they are gone, the level falls."""
+    cluster = Cluster(1)
+    epoch = cluster.image.offset
+    cluster.append(*records)
+    assert f"would lose metadata of {named};" in refusal(cluster, down(level))[1]
+    cluster.append(undo or EndClientSession(bytes(16), epoch, "closed"))
+    assert cluster.run(down(level)).records == [FeatureLevel(METADATA_VERSION, level)]
+
+
+def test_a_refusal_names_kinds_and_not_a_million_entities() -> None:
+    cluster = Cluster(1)
+    cluster.append(*[Entity(kind, str(number), b"", None) for kind in "abcdefg" for number in range(1_200)])
+    text = refusal(cluster, down(2))[1]
+    assert "1,200 entities of kind a, " in text and "kind e and 2 more;" in text
+
+
 def test_many_losses_are_counted_and_few_are_named() -> None:
     """A refusal has a bounded text."""
     cluster = Cluster(3)
@@ -326,7 +361,7 @@ def test_every_update_ends_as_the_dumb_twin_says(seed: int) -> None:
     for key in voters:
         register(cluster, key.node_id, NEW)
     seen = {True: 0, False: 0}
-    for _ in range(150):
+    for _ in range(220):
         _change_something(cluster, dice)
         names = dice.sample([METADATA_VERSION, ELR_VERSION, METADATA_VERSION, ELR_VERSION, "x"], dice.randint(1, 2))
         wanted = tuple(
@@ -362,6 +397,10 @@ def _change_something(cluster: Cluster, dice: random.Random) -> None:
     elr = (1,) if knows_elr and image.features.get(ELR_VERSION) and dice.random() < 0.2 else ()
     adding = (2,) if knows_elr and dice.random() < 0.15 else ()
     cluster.append(PartitionChange(topic.topic_id, number, isr=(0,), leader=0, elr=elr, adding_replicas=adding))
+    if image.metadata_version >= 3 and dice.random() < 0.05:
+        cluster.append(Entity("lock", str(image.offset), b"", None))
+    elif image.entities and dice.random() < 0.5:
+        cluster.append(*[RemoveEntity(*key) for key in image.entities])
     features = (
         OLD if image.metadata_version == 1 and not image.features.get(ELR_VERSION) and dice.random() < 0.2 else NEW
     )
