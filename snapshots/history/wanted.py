@@ -86,7 +86,8 @@ class Shown(NamedTuple):
 
     def answers(self, wanted: Wanted, committed_end: Offset) -> bool:
         """Return True if this is the image at `wanted` still, in a log that is committed up to `committed_end`."""
-        if not wanted.reaches(self.end, self.timestamp_ms):
+        is_above = wanted.offset is not None and wanted.offset > committed_end
+        if is_above or not wanted.reaches(self.end, self.timestamp_ms):
             return False
         is_newest = wanted.offset == self.end or self.seen_end == committed_end == self.end
         is_next_above = (

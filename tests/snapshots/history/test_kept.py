@@ -59,3 +59,11 @@ def test_an_image_that_a_later_skip_may_change_is_not_used_without_a_search() ->
     kept.keep(shown(5, seen=50, settled=False))
     assert kept.find(Wanted(offset=5), 50) is not None
     assert kept.find(Wanted(offset=5), 51) is None
+
+
+def test_the_newest_image_does_not_answer_an_offset_above_the_log() -> None:
+    """Such an offset is refused, and the refusal must not depend on what was read before."""
+    kept = KeptImages(PastConfig())
+    kept.keep(shown(5, seen=5, settled=False))
+    assert kept.find(Wanted(offset=6), 5) is None
+    assert kept.find(Wanted(offset=5), 5) is not None
