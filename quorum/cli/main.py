@@ -27,6 +27,7 @@ _COMMANDS = {
     "produce": "quorum.cli.commands.records.produce:produce",
     "quotas": "quorum.cli.commands.rights.quotas:quotas",
     "quorum": "quorum.cli.commands.quorum.quorum:quorum",
+    "shell": "quorum.cli.commands.shell:shell",
     "snapshot": "quorum.cli.commands.snapshot:snapshot",
     "storage": "quorum.cli.commands.storage:storage",
     "topics": "quorum.cli.commands.topics.topics:topics",

@@ -27,7 +27,7 @@ from metadata_log.format.codec import decode_batch
 from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import Offset, OffsetAndEpoch
 from metadata_log.format.records import SkippedBatch, SnapshotMark
-from metadata_log.image.metadata_image import EMPTY_IMAGE
+from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from metadata_log.image.replay import Replay
 from metadata_log.store.log_notes import read_flushed
 from snapshots.format import BOOTSTRAP_END, SnapshotCorrupt, parse_name
@@ -50,6 +50,14 @@ NOWHERE: Final = Shown(EMPTY_IMAGE, 0, 0, None, None, 0, is_settled=True)
 _Base: TypeAlias = Shown | OffsetAndEpoch
 """An image that was shown before, or the end of a snapshot."""
 _RESTLESS: Final = f"the files changed {ATTEMPTS_MAX} times meanwhile. Nothing was read; ask again"
+
+
+class Change(NamedTuple):
+    """One batch of the past, and the images before and after it: the same image inside of a transaction."""
+
+    batch: Batch
+    before: MetadataImage
+    after: MetadataImage
 
 
 class _Found(NamedTuple):
@@ -123,6 +131,33 @@ class Past:
             except CorruptLog as e:
                 raise HistoryDamaged(str(e)) from e
         raise HistoryDamaged(f"{trouble}; {_RESTLESS}")
+
+    def changes(self, since: Offset, committed_end: Offset) -> Iterator[Change]:
+        """Replay the batches from `since` (or from the batch or transaction that holds it) up to the end, each with the images
+        around it.
+
+        Raises:
+            OutOfReach, HistoryDamaged, ReplayStopped: as `steps`. HistoryDamaged also if `since` lies between a skipped batch and
+                its skip, or if a file goes away meanwhile.
+        """
+        base = self.shown(Wanted(offset=since), committed_end)
+        if not base.is_base:
+            base = self.shown(Wanted(offset=base.image.offset), committed_end)
+        try:
+            files = LogFiles(self._metadata)
+            found = finished(_search(files, base, Wanted(offset=committed_end), committed_end))
+            if found is None:
+                raise HistoryDamaged(f"no history leads from {since} to {committed_end}; begin at another offset")
+            if found.start is None or found.end <= base.end:
+                return
+            replay = Replay(base.image)
+            replay.learn(found.skips)
+            for batch in files.batches(found.start, base.chain or files.chain_at(found.start) or b"", found.end):
+                before = replay.image
+                replay.apply([batch])
+                yield Change(batch, before, replay.image)
+        except (FilesChanged, FileNotFoundError, CorruptLog) as e:
+            raise HistoryDamaged(str(e)) from e
 
     def _snapshots(self) -> list[OffsetAndEpoch]:
         """Return the ends of all snapshots, oldest first."""

@@ -1,0 +1,1 @@
+"""The shell: an image as a tree that an operator walks through."""
