@@ -79,6 +79,9 @@ class ErrorCode(IntEnum):
     OUT_OF_ORDER_SEQUENCE_NUMBER = 94
     INVALID_PRODUCER_EPOCH = 95
     INVALID_TIMESTAMP = 96
+    # entities and sessions
+    INVALID_ENTITY = 100
+    UNKNOWN_SESSION = 101
 
     @classmethod
     def of(cls, number: int) -> "ErrorCode":

@@ -7,6 +7,7 @@ node drops image and soft state.
 
     decide(image, command, now_ms) -> Decision(records, reply, then, happenings)
     touch(broker)                     a contact, noted on arrival, before any queue
+    keep_alive(session)               the same of a client's session
     due(image, now_ms) -> Command     a command without a request: sessions that ended, a check of the leaderships
     standing(image, broker)           the state that the answer to a broker's fetch carries
 
@@ -21,14 +22,15 @@ A command that makes the record of the same name is called ...Command.
 import random
 from typing import Final, NamedTuple, assert_never
 
-from metadata_log.format.ids import NodeId, Offset
-from metadata_log.format.records import RegisterBroker
+from metadata_log.format.ids import NodeId, Offset, Uuid
+from metadata_log.format.records import ClientSession, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.broker_commands import Brokers
 from quorum.controller.brokers.contact import BrokerState, state_of
 from quorum.controller.brokers.producer_ids import allocate_producer_ids
 from quorum.controller.brokers.registrations import identified
 from quorum.controller.brokers.sessions import UNKNOWN_OFFSET
+from quorum.controller.entities.client_entities import ClientEntities
 from quorum.controller.features.bootstrap import bootstrap_features
 from quorum.controller.features.controllers import register_controller
 from quorum.controller.features.updates import update_features
@@ -58,6 +60,13 @@ from quorum.controller.protocol.config_commands import AlterConfigKeys, AlterCon
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.directory_commands import AssignReplicasToDirs, ContinueDirectoryLoss
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders
+from quorum.controller.protocol.entity_commands import (
+    AlterKinds,
+    CloseSession,
+    EndExpiredSessions,
+    OpenSession,
+    Transact,
+)
 from quorum.controller.protocol.epoch_commands import ContinueRaise, RaiseEpochs
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
@@ -105,10 +114,14 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     ContinueRaise,
     UpdateFeatures,
     RegisterControllerCommand,
+    Transact,
+    AlterKinds,
+    OpenSession,
+    CloseSession,
 )
 """Commands that cannot leave the controller's soft state half changed, even if an exception ends the decision: they change only
-the position of the placement, and every position is valid, or begin a look at all partitions, which is never wrong. All other
-commands are about brokers' lives."""
+the position of the placement, and every position is valid, or begin a look at all partitions, which is never wrong, or the
+deadline of a session that is not open, which is dropped. All other commands end lives of brokers or sessions."""
 
 
 class BrokerStanding(NamedTuple):
@@ -137,15 +150,18 @@ class Controller:
         self._brokers = Brokers(config, rng)
         self._topics = Topics(config, rng)
         self._balancing = Balancing(config, self._brokers.views)
+        self._entities = ClientEntities(config, rng, self._topics)
 
     def activate(self, image: MetadataImage, now_ms: int) -> None:
-        """Begins a leadership: every unfenced broker gets a full session, a fenced broker gets none (M8)."""
+        """Begins a leadership: every unfenced broker and every client with a session gets a full session (M8)."""
         self._brokers.activate(image, now_ms)
+        self._entities.sessions.activate(image, now_ms)
         self._balancing.begin(now_ms)
 
     def deactivate(self) -> None:
         """Ends a leadership: soft state is dropped."""
         self._brokers.deactivate()
+        self._entities.sessions.deactivate()
         self._balancing.end()
 
     def decide(self, image: MetadataImage, command: Command, now_ms: int, wall_ms: int = 0) -> Decision:
@@ -201,8 +217,17 @@ class Controller:
                 return _by_image(image, command)
             case AlterClientQuotas() | CreateAcls() | DeleteAcls() | AlterUserScramCredentials():
                 return _of_rights(image, command)
+            case Transact():
+                return self._transact(image, command, now_ms)
+            case AlterKinds() | OpenSession() | CloseSession() | EndExpiredSessions():
+                return self._entities.decide(image, command, now_ms)
             case _:
                 assert_never(command)
+
+    def _transact(self, image: MetadataImage, command: Transact, now_ms: int) -> Decision:
+        done = self._entities.transact(image, command, self._brokers.views.of(image), now_ms)
+        self._brokers.configs_changed(image, done.records, now_ms)
+        return done
 
     def _decide_for_broker(
         self, image: MetadataImage, command: AlterPartition | AssignReplicasToDirs | AllocateProducerIds
@@ -231,18 +256,32 @@ class Controller:
         """
         self._brokers.hear(image, contact, now_ms)
 
+    def keep_alive(self, image: MetadataImage, session_id: Uuid, epoch: Offset, now_ms: int) -> ClientSession | None:
+        """Notes a contact of a client's session, and returns the session. None: `image` has no such session; nothing was noted.
+
+        `image` must be the proposed image: a session whose end is decided is not kept alive.
+        """
+        return self._entities.sessions.touch(image, session_id, epoch, now_ms)
+
     def credit(self, stall_ms: int) -> None:
         """Lengthens every session by the time that this process stood still."""
         self._brokers.sessions.credit(stall_ms)
+        self._entities.sessions.credit(stall_ms)
 
     def next_deadline_ms(self) -> int | None:
         """The time to call `due`; possibly too early, never too late."""
-        deadlines = (self._brokers.next_deadline_ms(), self._balancing.next_deadline_ms)
+        deadlines = (
+            self._brokers.next_deadline_ms(),
+            self._entities.sessions.next_deadline_ms(),
+            self._balancing.next_deadline_ms,
+        )
         return min([deadline_ms for deadline_ms in deadlines if deadline_ms is not None], default=None)
 
     def due(self, image: MetadataImage, now_ms: int) -> Command | None:
         """Returns a command that is due without a request; None if there is none now."""
         due = self._brokers.due(image, now_ms)
+        if due is None and self._entities.sessions.is_due(image, now_ms):
+            return EndExpiredSessions()
         if due is None and self._balancing.is_due(image, now_ms):
             return BalanceLeaders()
         return due

@@ -68,6 +68,8 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUT_OF_ORDER_SEQUENCE_NUMBER: _ClassVar[ErrorCode]
     INVALID_PRODUCER_EPOCH: _ClassVar[ErrorCode]
     INVALID_TIMESTAMP: _ClassVar[ErrorCode]
+    INVALID_ENTITY: _ClassVar[ErrorCode]
+    UNKNOWN_SESSION: _ClassVar[ErrorCode]
 NONE: ErrorCode
 UNKNOWN_SERVER_ERROR: ErrorCode
 REQUEST_TIMED_OUT: ErrorCode
@@ -128,6 +130,8 @@ INVALID_FETCH_SESSION_EPOCH: ErrorCode
 OUT_OF_ORDER_SEQUENCE_NUMBER: ErrorCode
 INVALID_PRODUCER_EPOCH: ErrorCode
 INVALID_TIMESTAMP: ErrorCode
+INVALID_ENTITY: ErrorCode
+UNKNOWN_SESSION: ErrorCode
 
 class Error(_message.Message):
     __slots__ = ("code", "message")

@@ -66,6 +66,7 @@ from quorum.controller.protocol.happenings import (
     StateReason,
 )
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
+from quorum.controller.sessions.ephemerals import of_broker, removals
 
 
 class Brokers:
@@ -140,7 +141,8 @@ class Brokers:
             fence = fence._replace(log_dirs=())
             lost = LogDirectoriesLost(broker.broker_id, broker.broker_epoch, lost=len(broker.log_dirs), left=0)
             story = (lost, *story)
-        return Decision((*left.changes, fence), reply, happenings=(*story, *left.happenings))
+        gone = removals(image, of_broker(broker.broker_id, broker.broker_epoch))
+        return Decision((*left.changes, *gone, fence), reply, happenings=(*story, *left.happenings))
 
     def change_mode(
         self, image: MetadataImage, command: FenceBroker | DrainBroker | EndBrokerMode, now_ms: int

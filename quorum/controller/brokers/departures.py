@@ -5,7 +5,7 @@ Meanwhile the broker is *barred*: the registration still says unfenced, but the 
 
     1  Broker 7 holds 30,000 replicas. Its session ends. The controller bars broker 7; the first batch changes 1,000 partitions.
     2  The node asks for the next slice (`ContinueFencing`) until the walk is done.
-    3  The last batch ends with the fence record, with the reason of step 1.
+    3  The last batch removes the entities of broker 7, and ends with the fence record, with the reason of step 1.
 
 The departure is soft state. If the leadership is lost in step 2, every partition is in a valid state, and the next controller
 begins a new departure when the broker is silent for a session.
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from metadata_log.format.ids import NodeId, Offset
 from metadata_log.format.partition_state import ELR, ISR
-from metadata_log.format.records import PartitionChange
+from metadata_log.format.records import PartitionChange, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.resting_walks import next_deadline_ms, resting
 from quorum.controller.partitions.broker_view import BrokerViews
@@ -23,6 +23,7 @@ from quorum.controller.partitions.election_rules import keeps_elr
 from quorum.controller.partitions.walks import PartitionWalk, Visited
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.happenings import ReplicasMoved, StateReason
+from quorum.controller.sessions.ephemerals import CHANGES_BESIDE_MAX, of_broker
 
 STALLED_WALK_MS: Final = 1_000
 """How long a walk may rest. After a longer rest the last batch was never appended, and the controller continues the walk."""
@@ -95,6 +96,8 @@ class Departures:
 
         After the last slice the caller calls `forget`.
         """
+        broker: RegisterBroker = image.brokers[broker_id]
+        owns_entities = of_broker(broker_id, broker.broker_epoch) in image.owned
         departure = self._by_broker.get(broker_id)
         if departure is None or (cause.is_unclean and not departure.cause.is_unclean):
             self._views.bar(broker_id)
@@ -115,7 +118,9 @@ class Departures:
         walk, cause = departure
         is_unclean = cause.is_unclean and keeps_elr(image)
         changes = walk.step(image, without, self._config, now_ms)
-        return Slice(tuple(changes), cause, walk.is_done, walk.story(cause.why))
+        # The last batch also removes the entities of the broker, and must have room for them.
+        is_last = walk.is_done and (not owns_entities or len(changes) <= CHANGES_BESIDE_MAX)
+        return Slice(tuple(changes), cause, is_last, walk.story(cause.why) if is_last else ())
 
     def cause_of(self, broker_id: NodeId) -> Cause:
         """The cause of a departure that is under way."""

@@ -38,6 +38,7 @@ from quorum.controller.protocol.happenings import (
     Registration,
     StateReason,
 )
+from quorum.controller.sessions.ephemerals import of_broker, removals
 
 
 def registered(image: MetadataImage, broker_id: NodeId) -> RegisterBroker:
@@ -96,7 +97,8 @@ class Registrations:
             left = self._departures.step(image, old.broker_id, Cause(why, is_unclean=is_unclean), now_ms)
             if not left.is_last:
                 return Decision(left.changes, RegisterBrokerReply(), command, left.happenings)
-            moves, told = left.changes, left.happenings
+            moves = (*left.changes, *removals(image, of_broker(old.broker_id, old.broker_epoch)))
+            told = left.happenings
             if not old.fenced:
                 kind = Registration.SUPERSEDES
                 told = (BrokerFenced(old.broker_id, old.broker_epoch, *left.cause[:2]), *told)
@@ -137,6 +139,7 @@ class Registrations:
         check_may_be_unregistered(image, broker, self._sessions, now_ms)
         self._forget(broker.broker_id)
         mode = (BrokerMode(broker.broker_id, NO_MODE),) if broker.broker_id in image.broker_modes else ()
+        entities = removals(image, of_broker(broker.broker_id, broker.broker_epoch))
         record = UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)
         gone = BrokerUnregistered(broker.broker_id, broker.broker_epoch)
-        return Decision((*mode, record), UnregisterBrokerReply(), happenings=(gone,))
+        return Decision((*entities, *mode, record), UnregisterBrokerReply(), happenings=(gone,))

@@ -32,6 +32,17 @@ from quorum.controller.protocol.election_commands import (
     ElectLeaders,
     ElectLeadersReply,
 )
+from quorum.controller.protocol.entity_commands import (
+    AlterKinds,
+    AlterKindsReply,
+    CloseSession,
+    CloseSessionReply,
+    EndExpiredSessions,
+    OpenSession,
+    OpenSessionReply,
+    Transact,
+    TransactReply,
+)
 from quorum.controller.protocol.epoch_commands import ContinueRaise, RaiseEpochs
 from quorum.controller.protocol.feature_commands import (
     BootstrapFeatures,
@@ -313,6 +324,11 @@ Command: TypeAlias = (
     | AlterUserScramCredentials
     | DrainBroker
     | EndBrokerMode
+    | Transact
+    | AlterKinds
+    | OpenSession
+    | CloseSession
+    | EndExpiredSessions
 )
 
 CommandReply: TypeAlias = (
@@ -340,4 +356,8 @@ CommandReply: TypeAlias = (
     | DeleteAclsReply
     | AlterUserScramCredentialsReply
     | BrokerModeReply
+    | TransactReply
+    | AlterKindsReply
+    | OpenSessionReply
+    | CloseSessionReply
 )

@@ -23,6 +23,7 @@ from metadata_log.format.records import FROM_OFFSET, BeginTransaction, MetadataR
 from metadata_log.format.records.levels import RECORD_LEVELS
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.protocol.commands import BrokerContactReply, Command, CommandReply, RegisterBrokerReply
+from quorum.controller.protocol.entity_commands import OpenSessionReply, TransactReply
 from quorum.controller.protocol.happenings import Happening, appended_at
 
 
@@ -53,9 +54,15 @@ class Decision:
     def __post_init__(self) -> None:
         assert len(self.records) <= BATCH_RECORDS_MAX, len(self.records)
 
-    def answer(self, offset: Offset) -> CommandReply:
-        """The reply, given that the batch ends at `offset` (exclusive); without records, that the log ends there."""
+    def answer(self, offset: Offset, base_offset: Offset | None = None) -> CommandReply:
+        """The reply, given that the batch ends at `offset` (exclusive); without records, that the log ends there.
+
+        `base_offset`: where the batch begins; None: the batch has the decision's records alone.
+        """
         reply = self.reply
+        if isinstance(reply, TransactReply | OpenSessionReply):
+            begin = offset - len(self.records) if base_offset is None else base_offset
+            return replace(reply.placed(begin), offset=offset)
         if isinstance(reply, RegisterBrokerReply) and reply.broker_epoch == FROM_OFFSET:
             # The registration is its batch's last record, and a broker's epoch is its registration's offset (M1).
             return replace(reply, offset=offset, broker_epoch=offset - 1)

@@ -402,6 +402,40 @@ class ControllerRegistered:
     controller_id: NodeId
 
 
+# --- sessions of clients -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """A client has opened a session."""
+
+    kind: ClassVar[str] = "session opened"
+    name: str
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed:
+    """A client has closed its session; `entities` of the session were removed."""
+
+    kind: ClassVar[str] = "session closed"
+    name: str
+    entities: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsExpired:
+    """Sessions of clients, and entities with a TTL, were not heard in time; `entities` were removed."""
+
+    kind: ClassVar[str] = "sessions expired"
+    sessions: int
+    ttls: int
+    """How many entities with a TTL are among the removed."""
+    entities: int
+    first: tuple[str, ...]
+    """The names of the first few sessions."""
+
+
 Happening: TypeAlias = (
     BrokerRegistered
     | BrokerFenced
@@ -432,6 +466,9 @@ Happening: TypeAlias = (
     | FeatureFinalized
     | PartitionEpochsRaised
     | ControllerRegistered
+    | SessionOpened
+    | SessionClosed
+    | SessionsExpired
 )
 
 FREQUENT: Final = (
@@ -439,6 +476,7 @@ FREQUENT: Final = (
     UsersChanged,
     IsrShrunk, IsrGrown, LeadersElected,
     ReassignmentsAltered, ReassignmentsFinished, ReplicasAssigned,
+    SessionOpened, SessionClosed, SessionsExpired,
 )  # fmt: skip
 """The kinds of which a client or a broker may cause any number."""
 

@@ -52,6 +52,20 @@ from quorum.controller.protocol.election_commands import (
     ElectLeaders,
     ElectLeadersReply,
 )
+from quorum.controller.protocol.entity_commands import (
+    AlterKinds,
+    AlterKindsReply,
+    CloseSession,
+    CloseSessionReply,
+    OpenSession,
+    OpenSessionReply,
+    Transact,
+    TransactReply,
+    packed_session,
+    packed_transaction,
+    unpacked_session,
+    unpacked_transaction,
+)
 from quorum.controller.protocol.feature_commands import FeatureResult, UpdateFeatures, UpdateFeaturesReply
 from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode
 from quorum.controller.protocol.reassignment_commands import (
@@ -144,6 +158,8 @@ def is_done(command: Command, reply: CommandReply) -> bool:
     asked = command.command if isinstance(command, _REST) else command
     if getattr(asked, "validate_only", False):
         return False
+    if isinstance(reply, TransactReply) and reply.failed is not None:
+        return False
     results = getattr(reply, "results", ())
     return not results or any(result.error is ErrorCode.NONE for result in results)
 
@@ -207,12 +223,26 @@ def recalled(command: Command, outcome: RequestOutcome) -> CommandReply:
             return UnregisterBrokerReply(offset)
         case DrainBroker() | EndBrokerMode():
             return BrokerModeReply(command.broker_id, offset)
+        case Transact():
+            assert outcome.reply is not None, "the results of every transaction are remembered"
+            return TransactReply(offset, operations=unpacked_transaction(command, outcome.reply, outcome.offset))
+        case OpenSession():
+            assert outcome.reply is not None
+            return unpacked_session(outcome.reply, outcome.offset)
+        case AlterKinds():
+            return AlterKindsReply(offset)
+        case CloseSession():
+            return CloseSessionReply(offset)
         case _:
             raise AssertionError(f"{type(command).__name__} is not a client's request")
 
 
 def _packed(reply: CommandReply) -> bytes | None:
     """The results of a reply as bytes; None if they are too many to be remembered."""
+    if isinstance(reply, TransactReply):
+        return packed_transaction(reply)
+    if isinstance(reply, OpenSessionReply):
+        return packed_session(reply)
     results = getattr(reply, "results", ())
     if not results:
         return b""

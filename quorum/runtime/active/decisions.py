@@ -276,7 +276,8 @@ class Deciding:
         end = self._log.end if prepared.batch is None else prepared.batch.end_offset
         # A repeated request is answered with the offset after its outcome, and EndTransaction follows the outcome.
         seen_from = end - 1 if decision.transaction else end
-        return Decided(decision.answer(seen_from), decision.then, decision.story(end), prepared)
+        base = None if prepared.batch is None else prepared.batch.base_offset
+        return Decided(decision.answer(seen_from, base), decision.then, decision.story(end), prepared)
 
     def _marked(self, decision: Decision, records: Sequence[MetadataRecord]) -> tuple[MetadataRecord, ...]:
         """The records of a slice, with the markers of its transaction: one before the first slice, one after the last."""

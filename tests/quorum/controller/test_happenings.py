@@ -45,6 +45,13 @@ from quorum.controller.protocol.config_commands import (
 )
 from quorum.controller.protocol.directory_commands import AssignReplicasToDirs, ContinueDirectoryLoss
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
+from quorum.controller.protocol.entity_commands import (
+    AlterKinds,
+    CloseSession,
+    EndExpiredSessions,
+    OpenSession,
+    Transact,
+)
 from quorum.controller.protocol.epoch_commands import ContinueRaise, RaiseEpochs
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
 from quorum.controller.protocol.happenings import Happening, Registration, StateReason
@@ -344,10 +351,12 @@ TELLING: Final = {
     ContinueReassignments, UpdateFeatures, AlterClientQuotas, RaiseEpochs, ContinueRaise, CreateAcls, DeleteAcls,
     AlterUserScramCredentials,
     DrainBroker, EndBrokerMode, AssignReplicasToDirs, ContinueDirectoryLoss,
+    OpenSession, CloseSession, EndExpiredSessions,
 }  # fmt: skip
 """Commands whose records are told: `test_any_command` holds all of them to it."""
-SILENT: Final = {AllocateProducerIds}
-"""Commands whose records are not told: brokers ask for producer ids all the time, and no operator asks about that later."""
+SILENT: Final = {AllocateProducerIds, Transact, AlterKinds}
+"""Commands whose records are not told: brokers ask for producer ids all the time, embedders write entities all the time, and no
+operator asks about that later. (The topics and configs of a transaction are told.)"""
 
 
 def test_every_command_tells_its_story_or_is_listed_as_silent() -> None:

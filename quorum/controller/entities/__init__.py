@@ -1,0 +1,1 @@
+"""Decisions about embedders' own metadata: entities, their kinds, and the sessions of clients."""

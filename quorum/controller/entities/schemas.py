@@ -1,0 +1,205 @@
+"""JSON schemas of kinds: which schemas are allowed, and whether a value meets its schema.
+
+A schema is checked on the thread that decides everything. So neither a schema nor a value may cost much time:
+
+  * a schema has keywords of the table below only. `pattern` and its relatives may take exponential time, `uniqueItems` quadratic
+    time, and a `$ref` to another document would need the network;
+  * a value under a schema has at most VALUE_DEPTH_MAX levels, and each keyword that is applied to a part of a value is one step;
+  * reading BYTES_OF_A_STEP bytes of a value is one step, too;
+  * all values of one transaction together may take STEPS_MAX steps: 10 to 20 ms at the worst.
+
+Example. The kind "worker" has the schema {"type": "object", "required": ["host"], "properties": {"host": {"type": "string"}}}.
+    1  A put of {"host": "a"} takes 4 steps: type, required, properties, and the type of host.
+    2  A put of {"port": 1} is refused: 'host' is a required property.
+    3  A put of a list with 100,000 members under {"items": {"type": "integer"}} is refused after STEPS_MAX steps.
+
+A compiled schema is kept by its text. `format` and the keywords of descriptions are allowed, and check nothing, as the
+standard says.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from jsonschema.validators import extend
+
+from metadata_log.format.records import KIND_SCHEMA_BYTES_MAX
+
+SCHEMA_DEPTH_MAX: Final = 16
+"""Maximum number of schemas inside of each other."""
+VALUE_DEPTH_MAX: Final = 32
+"""Maximum number of lists and objects inside of each other, in a value."""
+STEPS_MAX: Final = 2_000
+"""Maximum number of steps for the values of one transaction."""
+BYTES_OF_A_STEP: Final = 256
+"""How many bytes of a value are read at the cost of one step."""
+COMPILED_KEPT: Final = 256
+_PROBLEM_CHARS_MAX: Final = 300
+
+_ONE: Final = frozenset(("not", "if", "then", "else", "items", "contains", "additionalProperties", "propertyNames"))
+"""Keywords whose value is a schema."""
+_LIST: Final = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
+"""Keywords whose value is a list of schemas."""
+_MAP: Final = frozenset(("properties", "$defs", "dependentSchemas"))
+"""Keywords whose value is an object of schemas."""
+_PLAIN: Final = frozenset(
+    (
+        "$schema", "$ref", "$comment", "title", "description", "default", "deprecated", "examples", "readOnly", "writeOnly",
+        "format", "type", "enum", "const", "multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum",
+        "maxLength", "minLength", "maxItems", "minItems", "maxContains", "minContains", "maxProperties", "minProperties",
+        "required", "dependentRequired",
+    )
+)  # fmt: skip
+"""Keywords whose value is no schema."""
+_DIALECTS: Final = ("https://json-schema.org/draft/2020-12/schema", "https://json-schema.org/draft/2020-12/schema#")
+
+
+class Budget:
+    """The steps that are left for the values of one transaction."""
+
+    def __init__(self, steps: int = STEPS_MAX) -> None:
+        self.steps = steps
+
+
+class _TooCostly(Exception):
+    """No steps are left."""
+
+
+class _Refused(Exception):
+    """A schema or a value is not allowed; the text says why."""
+
+
+_budget = Budget()
+"""The budget of the check that is under way. Checks never interleave: they run on the thread that decides."""
+
+
+def _counted(check: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+    def step(*args: Any) -> Iterator[Any]:
+        _budget.steps -= 1
+        if _budget.steps < 0:
+            raise _TooCostly
+        yield from check(*args) or ()
+
+    return step
+
+
+_Validator: Final = extend(
+    Draft202012Validator, {keyword: _counted(check) for keyword, check in Draft202012Validator.VALIDATORS.items()}
+)
+
+
+def schema_problem(text: str) -> str | None:
+    """Says why a schema is not allowed; None if it is."""
+    if len(text.encode()) > KIND_SCHEMA_BYTES_MAX:
+        return f"a schema has at most {KIND_SCHEMA_BYTES_MAX:,} bytes"
+    try:
+        schema = _parsed(text)
+        _check_schema(schema, schema, 0)
+        Draft202012Validator.check_schema(schema)
+    except _Refused as e:
+        return str(e)
+    except SchemaError as e:
+        return f"it is no JSON Schema: {e.message:.{_PROBLEM_CHARS_MAX}}"
+    except RecursionError:
+        return "it is too deep"
+    return None
+
+
+def check_value(schema: str, value: bytes, budget: Budget) -> str | None:
+    """Says why the schema refuses the value; None if the value meets the schema. The schema is an allowed one."""
+    global _budget
+    budget.steps -= len(value) // BYTES_OF_A_STEP
+    try:
+        if budget.steps < 0:
+            raise _TooCostly
+        parsed = _parsed(value.decode())
+        _check_depth(parsed)
+        _budget = budget
+        error = next(_compiled(schema).iter_errors(parsed), None)
+    except UnicodeDecodeError:
+        return "it is no UTF-8"
+    except _Refused as e:
+        return str(e)
+    except _TooCostly:
+        return f"the check takes more than {STEPS_MAX:,} steps; write smaller values, or fewer in one transaction"
+    except RecursionError:
+        return "it is too deep"
+    if error is None:
+        return None
+    return f"at {error.json_path:.{_PROBLEM_CHARS_MAX}}: {error.message:.{_PROBLEM_CHARS_MAX}}"
+
+
+@lru_cache(COMPILED_KEPT)
+def _compiled(schema: str) -> Any:
+    return _Validator(json.loads(schema))
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError as e:
+        raise _Refused(f"it is no JSON: {e!s:.{_PROBLEM_CHARS_MAX}}") from e
+
+
+def _no_constant(name: str) -> Any:
+    raise _Refused(f"it is no JSON: {name}")
+
+
+def _check_depth(value: Any) -> None:
+    """Raises _Refused: the value has too many levels."""
+    level = [value]
+    for _ in range(VALUE_DEPTH_MAX + 1):
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each
+        level = inner
+        if not level:
+            return
+    raise _Refused(f"it has more than {VALUE_DEPTH_MAX} levels")
+
+
+def _check_schema(root: Any, schema: Any, depth: int) -> None:
+    """Raises _Refused: the schema has a keyword that is not allowed, or too many levels."""
+    if depth > SCHEMA_DEPTH_MAX:
+        raise _Refused(f"it has more than {SCHEMA_DEPTH_MAX} schemas inside of each other")
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, dict):
+        raise _Refused("a schema is an object, true or false")
+    for keyword, value in schema.items():
+        if keyword in _PLAIN:
+            _check_plain(root, keyword, value)
+            continue
+        for inner in _inner(keyword, value):
+            _check_schema(root, inner, depth + 1)
+
+
+def _inner(keyword: str, value: Any) -> list[Any]:
+    """The schemas inside of a keyword."""
+    if keyword in _ONE:
+        return [value]
+    if keyword in _LIST and isinstance(value, list):
+        return value
+    if keyword in _MAP and isinstance(value, dict):
+        return [*value.values()]
+    raise _Refused(f"the keyword {keyword!r:.80} is not allowed here")
+
+
+def _check_plain(root: Any, keyword: str, value: Any) -> None:
+    if keyword == "$schema" and value not in _DIALECTS:
+        raise _Refused(f"$schema must be {_DIALECTS[0]}")
+    if keyword != "$ref":
+        return
+    if not isinstance(value, str) or not value.startswith("#"):
+        raise _Refused("a $ref must begin with #: it may name a part of the same schema only")
+    found = root
+    for part in value[1:].split("/")[1:]:
+        found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+    if value != "#" and (not value.startswith("#/$defs/") or not isinstance(found, dict | bool)):
+        raise _Refused(f"the $ref {value!r:.80} names no part of the schema: it must be # or #/$defs/NAME")

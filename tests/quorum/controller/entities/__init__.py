@@ -1,0 +1,1 @@
+"""Tests of the decisions about entities, kinds and sessions of clients."""
