@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 import grpc.aio
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc, data_plane_pb2_grpc, partition_pb2_grpc
 
-from broker_agent.admin import SERVICE, AdminForwarding
+from broker_agent.admin import ENTITIES, SERVICE, AdminForwarding
 from broker_agent.agent import AgentLoop
 from broker_agent.client import ControllerClient, DownloadSizes
 from broker_agent.config import PARTITIONS_DATA_PLANE, BrokerConfig
@@ -283,7 +283,12 @@ async def serving_clients(
     async with AsyncExitStack() as stack:
         bound: list[Endpoint] = []
         turns = Turns()
-        reflect = (_SERVICE, SERVICE.full_name, *(() if partitions is None else (PARTITIONS.full_name,)))
+        reflect = (
+            _SERVICE,
+            SERVICE.full_name,
+            ENTITIES.full_name,
+            *(() if partitions is None else (PARTITIONS.full_name,)),
+        )
         for each in config.listeners:
             service = ClusterMetadata(agent, each.name, turns)
 

@@ -15,6 +15,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 PATH: Final = ROOT / "docs" / "api.md"
 PROTOS: Final = ROOT / "proto" / "quorum_rpc" / "v1"
 FILES: Final = {"admin": "AdminService", "client": "ClusterMetadataService", "broker": "BrokerService"} | {
+    "entity": "EntityService",
     "partition": "PartitionService",
     "data_plane": "DataPlaneService",
     "voter": "VoterService",

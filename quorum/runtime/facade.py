@@ -21,6 +21,8 @@ from quorum.runtime.protocol.requests import (
     NodeStatus,
     ReadView,
     Refused,
+    SessionName,
+    SessionsKept,
     SkipRequest,
 )
 from quorum.runtime.protocol.restarts import RestartAdvice
@@ -68,6 +70,14 @@ class ControllerNode(Protocol):
 
     async def metadata_fetch(self, fetch: MetadataFetch) -> MetadataFetched:
         """Answers a broker's fetch, which is also its heartbeat; waits up to `max_wait_ms` for new records."""
+        ...
+
+    async def keep_alive(self, sessions: tuple[SessionName, ...]) -> SessionsKept:
+        """Keeps sessions of clients alive on the active controller. Nothing is written.
+
+        Raises:
+            Refused: NOT_CONTROLLER with a hint, NOT_READY: no session was kept alive.
+        """
         ...
 
     async def read(self, view: Callable[[ReadView], T], timeout_ms: int) -> T:

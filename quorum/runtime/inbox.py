@@ -30,6 +30,7 @@ from quorum.runtime.protocol.world import (
     BrokerFetch,
     Event,
     JobDone,
+    KeepAlive,
     LocalRead,
     Read,
     SkipWanted,
@@ -40,7 +41,7 @@ from quorum.runtime.protocol.world import (
 ClientEvent: TypeAlias = Submission | Read | LocalRead | SnapshotWanted | SkipWanted
 
 FETCHES_PER_TURN_MAX = 64
-"""Maximum number of brokers' fetches that one turn takes; the rest waits for the next turn."""
+"""Maximum number of brokers' fetches and sessions' messages that one turn takes; the rest waits for the next turn."""
 TURN_REQUESTS_MAX = 512
 """Maximum number of clients' requests that one turn takes; the rest wait for the next turn."""
 TURN_WORK_US_MAX = 5_000
@@ -60,8 +61,8 @@ class Inbox:
         self._flushes = flushes
         self._clock = clock
         self._events: deque[Event] = deque()
-        self._fetches: deque[BrokerFetch] = deque()
-        """Fetches of brokers; a turn takes them after `_events`."""
+        self._fetches: deque[BrokerFetch | KeepAlive] = deque()
+        """Contacts of brokers and of sessions; a turn takes them after `_events`."""
         self._requests: deque[ClientEvent] = deque()
         """Requests of clients; a turn takes them last."""
 
@@ -82,7 +83,7 @@ class Inbox:
         if isinstance(event, ClientEvent):
             self._requests.append(event)
             return not (isinstance(event, Submission) and self._node.awaits_majority)
-        if isinstance(event, BrokerFetch):
+        if isinstance(event, BrokerFetch | KeepAlive):
             self._fetches.append(event)
         else:
             self._events.append(event)

@@ -29,7 +29,7 @@ from quorum.runtime.agreement import Agreement
 from quorum.runtime.applier import Applier
 from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.requests import Refused
-from quorum.runtime.protocol.world import BrokerFetch, Read, SnapshotWanted, Submission
+from quorum.runtime.protocol.world import BrokerFetch, KeepAlive, Read, SnapshotWanted, Submission
 
 P = ParamSpec("P")
 
@@ -71,6 +71,13 @@ class Leadership:
         """Takes a broker's fetch, which is also its heartbeat."""
         if self._core.is_leading:
             self.run(self._active.fetch, event, self._core.epoch, now_ms)
+        else:
+            self._world.reply(event.reply_to, self._not_controller(now_ms))
+
+    def take_keep_alive(self, event: KeepAlive, now_ms: int) -> None:
+        """Takes a message that keeps sessions of clients alive."""
+        if self._core.is_leading:
+            self._active.keep_alive(event, now_ms)
         else:
             self._world.reply(event.reply_to, self._not_controller(now_ms))
 

@@ -45,6 +45,8 @@ from quorum.runtime.protocol.requests import (
     NodeStatus,
     ReadView,
     Refused,
+    SessionName,
+    SessionsKept,
     SkipRequest,
     SnapshotMarked,
 )
@@ -55,6 +57,7 @@ from quorum.runtime.protocol.world import (
     BrokerFetch,
     Event,
     JobDone,
+    KeepAlive,
     LocalRead,
     RaftRequest,
     Read,
@@ -187,6 +190,11 @@ class NodeLoop:
         answer = await self._ask(lambda reply_to: BrokerFetch(fetch, reply_to))
         assert isinstance(answer, MetadataFetched)
         self.tallies.fetch_seconds.observe((self._clock.elapsed_us() - began_us) / 1e6, "broker")
+        return answer
+
+    async def keep_alive(self, sessions: tuple[SessionName, ...]) -> SessionsKept:
+        answer = await self._ask(lambda reply_to: KeepAlive(sessions, reply_to))
+        assert isinstance(answer, SessionsKept)
         return answer
 
     async def read(self, view: Callable[[ReadView], T], timeout_ms: int) -> T:

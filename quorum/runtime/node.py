@@ -61,6 +61,7 @@ from quorum.runtime.protocol.world import (
     BrokerFetch,
     Event,
     JobDone,
+    KeepAlive,
     LocalRead,
     NodeStopped,
     RaftRequest,
@@ -258,6 +259,8 @@ class Node:
                 self._skipping.take(event, self.addresses.leader_hint(self._time.now_ms))
             case BrokerFetch():
                 self._leadership.take_fetch(event, self._time.now_ms)
+            case KeepAlive():
+                self._leadership.take_keep_alive(event, self._time.now_ms)
             case JobDone(job, error):
                 self._finish(job, error)
             case Tick():

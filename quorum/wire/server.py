@@ -1,15 +1,26 @@
 """The server of a controller: one port for voters, brokers, operators, health and reflection."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, voter_pb2, voter_pb2_grpc
+from quorum_rpc.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    broker_pb2,
+    broker_pb2_grpc,
+    entity_pb2,
+    entity_pb2_grpc,
+    voter_pb2,
+    voter_pb2_grpc,
+)
 
 from metadata_log.disk.identity import Identity
 from quorum.runtime.facade import ControllerNode
 from quorum.wire.admin import AdminService
 from quorum.wire.broker import BrokerService
+from quorum.wire.entity import EntityService
 from quorum.wire.voter import Learn, VoterService
 from service_kit.process.endpoints import HostPort
 from service_kit.rpc.call_tallies import CallTallies
@@ -27,6 +38,7 @@ SERVICES: Final = (
     voter_pb2.DESCRIPTOR.services_by_name["VoterService"].full_name,
     broker_pb2.DESCRIPTOR.services_by_name["BrokerService"].full_name,
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
+    entity_pb2.DESCRIPTOR.services_by_name["EntityService"].full_name,
 )
 STOP_GRACE_S: Final = 0.25
 """How long a stop waits for the streams of followers and brokers, which never end by themselves."""
@@ -57,9 +69,11 @@ async def serve(
         PortInUse, CannotBind, TlsUnusable: see `service_kit.rpc.server`.
     """
     doors = Doors() if tls is None else Doors.over_tls(identity.cluster_id, access)
-    forwarder = None
+    forwarder = embedders_forwarder = None
     if dial is not None:
-        forwarder = Forwarder(ControllerChannels(dial, doors.names, tls), admin_pb2_grpc.AdminServiceStub)
+        channels = ControllerChannels(dial, doors.names, tls)
+        forwarder = Forwarder(channels, admin_pb2_grpc.AdminServiceStub)
+        embedders_forwarder = Forwarder(channels, entity_pb2_grpc.EntityServiceStub)
 
     def add_services(server: Any) -> None:
         voters, brokers, admin = (
@@ -67,7 +81,8 @@ async def serve(
             BrokerService(node, identity, doors),
             AdminService(node, identity, forwarder, doors),
         )
-        server.add_generic_rpc_handlers((admin,))  # the first one, because gRPC asks all in turn at every unary call
+        # the first ones, because gRPC asks all in turn at every unary call
+        server.add_generic_rpc_handlers((admin, EntityService(node, identity, embedders_forwarder, doors)))
         voter_pb2_grpc.add_VoterServiceServicer_to_server(voters, server)  # type: ignore[no-untyped-call]
         broker_pb2_grpc.add_BrokerServiceServicer_to_server(brokers, server)  # type: ignore[no-untyped-call]
 
@@ -85,5 +100,5 @@ async def serve(
         try:
             yield port
         finally:
-            if forwarder is not None:
-                await forwarder.stop(grace_s)
+            stopping = [each.stop(grace_s) for each in (forwarder, embedders_forwarder) if each is not None]
+            await asyncio.gather(*stopping)

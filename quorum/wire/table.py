@@ -39,6 +39,8 @@ class Submitted(NamedTuple):
     items: str = ""
     """The repeated field that may be large: it has the same name in the request and in the command."""
     check: Callable[[Any], None] = _unchecked
+    asked_by: Callable[[Any, str], Command] | None = None
+    """Returns the command with the client's principal, if the command has one."""
 
 
 class Viewed(NamedTuple):

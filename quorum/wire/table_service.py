@@ -120,6 +120,8 @@ class TableService(grpc.GenericRpcHandler):  # type: ignore[misc]
             case Submitted():
                 command = await in_pieces.command_of(request, row.from_request, row.items)
                 row.check(command)
+                if row.asked_by is not None:
+                    command = row.asked_by(command, self._principal(context))
                 timeout_ms = timeout_of(request.context.timeout_ms, context)
                 identity = identity_of(request, partial(self._principal, context))
                 reply = await self._node.submit(command, timeout_ms, identity)
@@ -186,7 +188,7 @@ class TableService(grpc.GenericRpcHandler):  # type: ignore[misc]
     def _principal(self, context: Any) -> str:
         return self._doors.caller(context).principal
 
-    def _check(self, asked: admin_pb2.RequestContext, caller: Caller) -> None:
+    def _check(self, asked: Any, caller: Caller) -> None:
         """Refuses a caller that may not call this service, and a request for another cluster. A client that does not know the
         cluster's id
         leaves it out."""

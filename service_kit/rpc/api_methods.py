@@ -82,6 +82,17 @@ API: Final[Mapping[str, Mapping[str, Kind]]] = {
         "ClusterStatus": Kind.READ,
         "Configs": Kind.READ,
     },
+    "EntityService": {
+        "Transact": Kind.CHANGE_ONCE,
+        "GetEntities": Kind.READ,
+        "ListEntities": Kind.READ,
+        "AlterKinds": Kind.CHANGE_ONCE,
+        "DescribeKinds": Kind.READ,
+        "OpenSession": Kind.CHANGE_ONCE,
+        "CloseSession": Kind.CHANGE_ONCE,
+        "ListSessions": Kind.READ,
+        "KeepAlive": Kind.CHANGE,
+    },
     "PartitionService": {
         "Append": Kind.CHANGE,
         "FetchRecords": Kind.READ,  # of a follower also an acknowledgement: a repeated one does no harm
@@ -121,6 +132,10 @@ API: Final[Mapping[str, Mapping[str, Kind]]] = {
 """The methods by service."""
 
 
+_FORWARDED: Final[Mapping[str, Kind]] = {**API["EntityService"], **ADMIN}
+
+
 def changes_nothing(method: str, request: Any) -> bool:
-    """Tells whether a call of this method of AdminService is a read, or a change that is only tried out (`validate_only`)."""
-    return ADMIN[method] is Kind.READ or bool(getattr(request, "validate_only", False))
+    """Tells whether a call of this method of AdminService or EntityService is a read, or a change that is only tried out
+    (`validate_only`)."""
+    return _FORWARDED[method] is Kind.READ or bool(getattr(request, "validate_only", False))

@@ -1,10 +1,12 @@
-"""Authorization of callers: three doors, and the certificate that each door requires.
+"""Authorization of callers: four doors, and the certificate that each door requires.
 
     door        service               certificate
     voters      VoterService          of a controller of this cluster, for its own id
     brokers     BrokerService         of the broker whose id is in the request
     operators   AdminService          of a controller of this cluster, or with a subject in `admin.principals`; any certificate of
                                       the authority if none is listed
+    embedders   EntityService         of a controller of this cluster, or with a subject in `entities.principals` or
+                                      `admin.principals`; an operator's if no embedder is listed
 
     controller 3 asks for a vote as controller 2:   refused, whatever epoch is in the request
     broker 101 registers broker 102:                refused
@@ -77,6 +79,21 @@ class Caller:
             return
         self._refuse(f"{self.principal} is not in admin.principals of the node that was asked")
 
+    def check_embedder(self) -> None:
+        """Checks that the caller may use entities and sessions. An operator may.
+
+        Raises:
+            NotAuthorized: the caller is neither in the list of embedders nor in that of operators.
+        """
+        listed = self._doors.entity_principals
+        if not listed:
+            self.check_operator()
+            return
+        if self.principal in listed or self.principal in self._doors.admin_principals:
+            return
+        if not any(node.role == CONTROLLER for node in self._nodes):
+            self._refuse(f"{self.principal} is not in entities.principals of the node that was asked")
+
     def _refuse(self, why: str) -> None:
         shown = certificate_text(self._context)
         self._doors.tell(f"{self._context.peer()}, with the certificate {shown}: {why}")
@@ -86,10 +103,16 @@ class Caller:
 class Doors:
     """The doors of one node."""
 
-    def __init__(self, names: NodeNames | None = None, admin_principals: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        names: NodeNames | None = None,
+        admin_principals: Collection[str] = (),
+        entity_principals: Collection[str] = (),
+    ) -> None:
         """Without `names` all doors are open: this node has no TLS."""
         self.names = names
         self.admin_principals = frozenset(admin_principals) if names is not None else frozenset()
+        self.entity_principals = frozenset(entity_principals) if names is not None else frozenset()
         self._anybody = Caller(self, None, frozenset(), ANONYMOUS)
         self._told_s = -TELL_INTERVAL_S
         self._untold = 0
@@ -97,7 +120,7 @@ class Doors:
     @classmethod
     def over_tls(cls, cluster_id: str, access: Access) -> Self:
         """Makes the doors of a node whose listeners demand certificates."""
-        return cls(NodeNames(cluster_id, access.node_names), access.admin_principals)
+        return cls(NodeNames(cluster_id, access.node_names), access.admin_principals, access.entity_principals)
 
     def caller(self, context: Any) -> Caller:
         """Identifies the caller of a call; costs some microseconds."""
@@ -136,7 +159,7 @@ def doors_of(node: Node, cluster_id: str, tls: TlsFiles | None, access: Access, 
         warn("certificate", reason=warning)
     if not access.admin_principals:
         warn("operators", reason=EVERYBODY)
-    return Doors(names, access.admin_principals)
+    return Doors(names, access.admin_principals, access.entity_principals)
 
 
 def certificate_text(context: Any) -> str:

@@ -43,6 +43,7 @@ CHECKS: Final = {
     "quorum_rpc.v1.BrokerService": QUORUM,
     "quorum_rpc.v1.ClusterMetadataService": QUORUM,
     "quorum_rpc.v1.DataPlaneService": LIVE,
+    "quorum_rpc.v1.EntityService": ADMIN,
     "quorum_rpc.v1.PartitionService": QUORUM,
     "quorum_rpc.v1.VoterService": LIVE,
 }

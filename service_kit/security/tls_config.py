@@ -31,6 +31,9 @@ class Access:
     admin_principals: frozenset[str] = frozenset()
     """`admin.principals`; empty: every certificate of the authority is an operator's."""
 
+    entity_principals: frozenset[str] = frozenset()
+    """`entities.principals`; empty: the operators."""
+
 
 NOTHING_LISTED: Final = Access()
 
@@ -77,6 +80,8 @@ class SecureConfig(Config):
     tls: TlsSection = TlsSection()
     admin_principals: tuple[str, ...] = ()
     """Subjects of the operators' certificates, such as `CN=alice`; empty: every certificate of the authority is an operator's."""
+    entities_principals: tuple[str, ...] = ()
+    """Subjects of the certificates that may use entities and sessions, besides `admin.principals`; empty: the operators only."""
     allow_insecure_remote: bool = False
     """Allows to listen on other addresses than loopback without TLS."""
 
@@ -91,7 +96,7 @@ class SecureConfig(Config):
     @property
     def access(self) -> Access:
         """The certificates that the configuration names."""
-        return Access(self.tls.node_names, frozenset(self.admin_principals))
+        return Access(self.tls.node_names, frozenset(self.admin_principals), frozenset(self.entities_principals))
 
     def tls_problems(self) -> Iterator[tuple[str, str]]:
         """The keys that contradict each other, each with a text."""
@@ -99,4 +104,9 @@ class SecureConfig(Config):
             yield (
                 "admin.principals",
                 "needs the three tls files: without certificates an operator cannot be told from others",
+            )
+        if self.entities_principals and self.tls_files is None:
+            yield (
+                "entities.principals",
+                "needs the three tls files: without certificates an embedder cannot be told from others",
             )

@@ -8,12 +8,13 @@ from typing import Any
 
 import grpc
 import pytest
-from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, entity_pb2, entity_pb2_grpc
 
 from broker_agent.admin import SERVICE, AdminForwarding
 from broker_agent.process import serving_clients
 from metadata_log.format.errors import ErrorCode
 from metaquorum import AdminClient, AdminError, MayHaveHappened, NoLeader, SubmitStream
+from quorum.controller.protocol.entity_commands import OpenSession
 from quorum.runtime.protocol.requests import Refused
 from quorum.wire.server import serve
 from service_kit.rpc.controller_channels import ControllerChannels
@@ -147,8 +148,8 @@ async def test_a_broker_stops_handing_on_before_it_closes_what_it_hands_on_over(
     async with Dialer() as dialer:
         controllers = AdminForwarding(lambda: (), ControllerChannels(dialer))
         async with serving_clients(agent, config, Health(), controllers):
-            assert not controllers._forwarder.is_stopping()
-        assert controllers._forwarder.is_stopping()
+            assert not controllers._admin.forwarder.is_stopping()
+        assert controllers._admin.forwarder.is_stopping()
 
 
 async def test_a_stream_that_breaks_behind_the_broker_breaks_before_it(client: AdminClient, cluster: Cluster) -> None:
@@ -222,3 +223,62 @@ async def test_a_stream_of_bytes_that_are_no_message_is_ended_at_once(
         await call.read()
     assert refused.value.code() is grpc.StatusCode.INTERNAL
     assert "Traceback" not in caplog.text
+
+
+# --- entities --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def entities(cluster: Cluster) -> AsyncIterator[Any]:
+    """A client of EntityService that reaches only a broker."""
+    async with Dialer() as dialer:
+        controllers = AdminForwarding(lambda: cluster.targets, ControllerChannels(dialer))
+
+        def add(server: Any) -> None:
+            server.add_generic_rpc_handlers((controllers,))
+
+        async with (
+            serving(ANY_PORT, add, grace_s=0) as port,
+            grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+        ):
+            yield entity_pb2_grpc.EntityServiceStub(channel)  # type: ignore[no-untyped-call]
+
+
+def _put(name: str) -> entity_pb2.TransactRequest:
+    entity = entity_pb2.PutEntity(entity={"kind": "task", "name": name}, value=b"v")
+    return entity_pb2.TransactRequest(operations=[entity_pb2.Operation(put=entity)])
+
+
+async def test_entities_are_written_and_read_through_a_broker(entities: Any, cluster: Cluster) -> None:
+    done = await entities.Transact(_put("7"))
+    found = await entities.ListEntities(entity_pb2.ListEntitiesRequest(kind="task"))
+    assert [(each.name, each.version) for each in found.entities] == [("7", done.results[0].version)]
+    refusal = await refusal_of(entities.Transact(_put("")))
+    assert refusal.reason == "INVALID_REQUEST"
+    assert ("task", "7") in cluster.first.cluster.image.entities
+
+
+async def test_a_session_is_kept_alive_through_a_broker_whichever_controller_leads(
+    entities: Any, cluster: Cluster
+) -> None:
+    """One stream of the client, over a change of the leader and a dead controller."""
+    session_id = bytes(range(16))
+    for node in (cluster.first, cluster.second):
+        node.cluster.run(OpenSession(session_id, "worker", "CN=worker", 10_000))
+    epoch = cluster.first.cluster.image.client_sessions[session_id].epoch
+    stream = entities.KeepAlive()
+
+    async def kept() -> Any:
+        session = entity_pb2.SessionName(session_id=session_id, epoch=epoch)
+        await stream.write(entity_pb2.KeepAliveRequest(id=1, sessions=[session]))
+        return await stream.read()
+
+    assert (await kept()).sessions[0].lease_ms == 8_000
+    cluster.first.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "somebody else leads")
+    cluster.targets.insert(0, "127.0.0.1:1")
+    assert (await kept()).sessions[0].lease_ms == 8_000
+    cluster.second.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "somebody else leads")
+    assert (await kept()).error.code == ErrorCode.NOT_CONTROLLER
+    cluster.targets[:] = ["127.0.0.1:1"]
+    assert (await kept()).error.code == ErrorCode.BROKER_NOT_AVAILABLE
+    stream.cancel()

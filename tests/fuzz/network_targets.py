@@ -56,6 +56,7 @@ from quorum.wire.broker import BrokerService
 from quorum.wire.convert import convert_membership, parts
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.convert.errors import BadMessage
+from quorum.wire.entity import EntityService
 from quorum.wire.voter import VoterService
 from tests.fuzz.disk_targets import packed, unpacked
 from tests.fuzz.mutation import Mutate, messages_mutated, mutated
@@ -163,6 +164,7 @@ SERVICES: Final[dict[str, Callable[[LoneController], Any]]] = {
     "VoterService": lambda controller: VoterService(controller, IDENTITY, lambda *_: None),
     "BrokerService": lambda controller: BrokerService(controller, IDENTITY),
     "AdminService": lambda controller: AdminService(controller, IDENTITY),
+    "EntityService": lambda controller: EntityService(controller, IDENTITY),
 }
 
 

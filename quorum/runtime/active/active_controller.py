@@ -23,6 +23,7 @@ from quorum.runtime.active.broker_feed import BrokerFeed
 from quorum.runtime.active.decisions import Deciding, DecisionFailed
 from quorum.runtime.active.marks import MARK_REASON_CHARS_MAX, Marks
 from quorum.runtime.active.proposals import Proposals
+from quorum.runtime.active.session_keeping import SessionKeeping
 from quorum.runtime.active.story import Story
 from quorum.runtime.active.transactions import OpenDecision
 from quorum.runtime.active.waiting_room import (
@@ -42,7 +43,7 @@ from quorum.runtime.protocol.requests import (
     SnapshotMarked,
 )
 from quorum.runtime.protocol.tallies import Tallies
-from quorum.runtime.protocol.world import BrokerFetch, Read, Submission
+from quorum.runtime.protocol.world import BrokerFetch, KeepAlive, Read, Submission
 
 WAITING_MAX = 10_000
 """Maximum number of requests that wait to be begun; further requests are refused."""
@@ -88,6 +89,7 @@ class ActiveController:
         self.accidents = self._deciding.accidents
         self.answers = Answers(parts, controller)
         self.feed = BrokerFeed(parts, controller)
+        self._keeping = SessionKeeping(parts, controller)
         self._waiting = WaitingRoom()
         self._follow_ups = FollowUps()
         self._transaction = OpenDecision(
@@ -276,6 +278,16 @@ class ActiveController:
             self._deciding.hear(contact, self._now_ms)
             return None
         return self._deciding.decide(contact, self._now_ms).then
+
+    # --- sessions of clients ---------------------------------------------------------------------------------------
+
+    def keep_alive(self, event: KeepAlive, now_ms: int) -> None:
+        """Takes a message that keeps sessions alive. Nothing is written, so the answer waits for nothing."""
+        if self.on:
+            self._world.reply(event.reply_to, self._keeping.keep(event.sessions, now_ms))
+        else:
+            text = "this controller was just elected; no session was kept alive, send again"
+            self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
 
     # --- time and commits ------------------------------------------------------------------------------------------
 

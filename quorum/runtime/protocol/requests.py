@@ -5,6 +5,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode
@@ -57,6 +58,29 @@ class MetadataFetch:
     part_position: int | None = None
     """How many bytes of the batch at `offset` the broker has (`metadata_log.format.fetch_size`); None: the broker takes whole
     batches only."""
+
+
+class SessionName(NamedTuple):
+    """A session of a client."""
+
+    session_id: Uuid
+    epoch: Offset
+
+
+class KeptSession(NamedTuple):
+    """The state of one session after a contact."""
+
+    is_open: bool
+    """False: the session has ended, or never was."""
+    lease_ms: int
+    """How long the client may trust that the session is open, counted from when it sent the message. 0: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsKept:
+    """The answer to a message that keeps sessions alive, in the order of the message."""
+
+    sessions: tuple[KeptSession, ...]
 
 
 class FetchResult(Enum):

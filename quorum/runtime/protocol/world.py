@@ -23,6 +23,8 @@ from quorum.runtime.protocol.requests import (
     MetadataFetched,
     ReadView,
     Refused,
+    SessionName,
+    SessionsKept,
     SkipRequest,
     SnapshotMarked,
 )
@@ -55,6 +57,14 @@ class BrokerFetch:
     """A fetch of a broker, which is also its heartbeat."""
 
     fetch: MetadataFetch
+    reply_to: ReplyTo
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAlive:
+    """A client's message that keeps sessions alive. Nothing is written."""
+
+    sessions: tuple[SessionName, ...]
     reply_to: ReplyTo
 
 
@@ -115,6 +125,7 @@ Event: TypeAlias = (
     | PeerRefused
     | Submission
     | BrokerFetch
+    | KeepAlive
     | Read
     | LocalRead
     | SnapshotWanted
@@ -124,7 +135,9 @@ Event: TypeAlias = (
     | ShutDown
 )
 
-Answer: TypeAlias = PeerResponse | CommandReply | MetadataFetched | ReadView | SnapshotMarked | BatchSkipped | Refused
+Answer: TypeAlias = (
+    PeerResponse | CommandReply | MetadataFetched | SessionsKept | ReadView | SnapshotMarked | BatchSkipped | Refused
+)
 
 
 class NodeStopped(Exception):

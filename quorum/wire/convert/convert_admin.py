@@ -115,10 +115,17 @@ def from_create_topics(message: admin_pb2.CreateTopicsRequest) -> CreateTopics:
     at_most(len(message.topics), "topics")
     at_most(sum(len(each.configs) for each in message.topics), "configs")
     countable(message.topics)
-    return CreateTopics(tuple(_new_topic(each) for each in message.topics), message.validate_only)
+    return CreateTopics(tuple(new_topic_of(each) for each in message.topics), message.validate_only)
 
 
-def _new_topic(message: admin_pb2.NewTopic) -> NewTopic:
+def check_new_topic(message: admin_pb2.NewTopic) -> None:
+    """Counts the lists of one new topic, as `countable`. Raises BadMessage."""
+    at_most(len(message.configs), "configs")
+    countable((message,))
+
+
+def new_topic_of(message: admin_pb2.NewTopic) -> NewTopic:
+    """Returns the topic. The caller has counted its lists."""
     return NewTopic(
         name=message.name,
         partitions=message.partitions if message.HasField("partitions") else DEFAULT_COUNT,
@@ -173,10 +180,11 @@ def _results(results: Sequence[TopicResult]) -> list[admin_pb2.TopicResult]:
 def from_alter_configs(message: admin_pb2.IncrementalAlterConfigsRequest) -> AlterConfigs:
     at_most(len(message.alterations), "resources")
     at_most(sum(len(each.operations) for each in message.alterations), "operations")
-    return AlterConfigs(tuple(_alteration(each) for each in message.alterations), message.validate_only)
+    return AlterConfigs(tuple(alteration_of(each) for each in message.alterations), message.validate_only)
 
 
-def _alteration(message: admin_pb2.ConfigAlteration) -> ConfigAlteration:
+def alteration_of(message: admin_pb2.ConfigAlteration) -> ConfigAlteration:
+    """Returns the alteration. Raises BadMessage for an operation of an unknown kind."""
     operations: list[ConfigOperation] = []
     for each in message.operations:
         kind = _OPERATIONS.get(each.kind)

@@ -1,4 +1,5 @@
-"""Figures of the whole cluster for the metrics page: brokers by state, topics, partitions, and partitions that lack something.
+"""Figures of the whole cluster for the metrics page: brokers by state, topics, partitions, partitions that lack something,
+entities and sessions.
 
 Counting takes up to 0.3 us a partition, which a controller's event loop does not have to spare. So a background task counts in
 a thread, once a second and only when the image has changed; the page shows the last result. Every controller counts,
@@ -25,6 +26,10 @@ class Figures(NamedTuple):
     brokers: Counter[BrokerState]
     topics: int
     partitions: PartitionCounts
+    entities: int = 0
+    entity_bytes: int = 0
+    sessions: int = 0
+    """Open sessions of clients, and of entities with a TTL."""
 
 
 class ClusterFigures:
@@ -51,4 +56,5 @@ class ClusterFigures:
         if image is not self._counted:
             partitions = await asyncio.to_thread(self._counter.count, image)
             brokers = Counter(map(shown_state, image.brokers.values()))
-            self._counted, self.newest = image, Figures(brokers, image.topic_count, partitions)
+            counts = len(image.entities), image.entity_bytes, len(image.client_sessions)
+            self._counted, self.newest = image, Figures(brokers, image.topic_count, partitions, *counts)

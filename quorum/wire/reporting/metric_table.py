@@ -271,6 +271,24 @@ CLUSTER_ROWS: Final = (
         lambda of: None if of.figures is None else of.figures.topics,
     ),
     _Row(
+        "entities",
+        Kind.GAUGE,
+        "Entities of the cluster; NaN on a controller that is not active.",
+        lambda of: None if of.figures is None else of.figures.entities,
+    ),
+    _Row(
+        "entities_bytes",
+        Kind.GAUGE,
+        "Size of all names and values of entities; NaN on a controller that is not active.",
+        lambda of: None if of.figures is None else of.figures.entity_bytes,
+    ),
+    _Row(
+        "client_sessions",
+        Kind.GAUGE,
+        "Open sessions of clients, and of entities with a TTL; NaN on a controller that is not active.",
+        lambda of: None if of.figures is None else of.figures.sessions,
+    ),
+    _Row(
         "partitions",
         Kind.GAUGE,
         "Partitions of the cluster; NaN on a controller that is not active.",

@@ -32,6 +32,8 @@ from quorum.runtime.protocol.requests import (
     NodeStatus,
     ReadView,
     Refused,
+    SessionName,
+    SessionsKept,
     SkipRequest,
     SnapshotMarked,
 )
@@ -41,6 +43,7 @@ from quorum.runtime.protocol.world import (
     Answer,
     BrokerFetch,
     Event,
+    KeepAlive,
     LocalRead,
     RaftRequest,
     Read,
@@ -138,7 +141,8 @@ class LoneController:
     async def raft(self, request: PeerRequest) -> PeerResponse:
         answer = self.ask(lambda reply_to: RaftRequest(request, reply_to))
         assert not isinstance(
-            answer, CommandReply | MetadataFetched | ReadView | SnapshotMarked | BatchSkipped | Refused
+            answer,
+            CommandReply | MetadataFetched | SessionsKept | ReadView | SnapshotMarked | BatchSkipped | Refused,
         )
         return answer
 
@@ -166,6 +170,11 @@ class LoneController:
     async def metadata_fetch(self, fetch: MetadataFetch) -> MetadataFetched:
         answer = self.ask(lambda reply_to: BrokerFetch(fetch, reply_to))
         assert isinstance(answer, MetadataFetched)
+        return answer
+
+    async def keep_alive(self, sessions: tuple[SessionName, ...]) -> SessionsKept:
+        answer = self.ask(lambda reply_to: KeepAlive(sessions, reply_to))
+        assert isinstance(answer, SessionsKept)
         return answer
 
     async def read(self, view: Callable[[ReadView], T], timeout_ms: int) -> T:

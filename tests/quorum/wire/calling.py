@@ -5,18 +5,23 @@ from functools import cache, partial
 from typing import Any
 
 import grpc
-from quorum_rpc.v1 import admin_pb2, broker_pb2, common_pb2, voter_pb2
+from quorum_rpc.v1 import admin_pb2, broker_pb2, common_pb2, entity_pb2, voter_pb2
 
 from metadata_log.format.errors import ErrorCode
-from quorum.wire.admin import AdminService
+from quorum.wire.table_service import TableService
 from service_kit.rpc.refusals import Refusal
 
 SERVICES = {
     name: file.DESCRIPTOR.services_by_name[name]
-    for name, file in (("VoterService", voter_pb2), ("BrokerService", broker_pb2), ("AdminService", admin_pb2))
+    for name, file in (
+        ("VoterService", voter_pb2),
+        ("BrokerService", broker_pb2),
+        ("AdminService", admin_pb2),
+        ("EntityService", entity_pb2),
+    )
 }
 METHODS = {f"{name}.{method.name}": method for name, service in SERVICES.items() for method in service.methods}
-"""Every RPC between controllers, of brokers and of operators, by `Service.Method`."""
+"""Every RPC between controllers, of brokers, of operators and of embedders, by `Service.Method`."""
 
 
 class Context:
@@ -51,8 +56,9 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _handler(servicer: Any, method: str) -> Any:
-    if isinstance(servicer, AdminService):
-        return servicer.submit if method == "Submit" else partial(servicer.answer, method)
+    if isinstance(servicer, TableService):
+        streams = {"Submit": "submit", "KeepAlive": "keep_alive"}
+        return getattr(servicer, streams[method]) if method in streams else partial(servicer.answer, method)
     return getattr(servicer, method)
 
 
@@ -62,7 +68,7 @@ def call(servicer: Any, method: str, request: Any) -> Any:
     handler = _handler(servicer, method)
 
     async def work() -> Any:
-        if method in ("Fetch", "MetadataFetch", "Submit"):
+        if method in ("Fetch", "MetadataFetch", "Submit", "KeepAlive"):
             await handler(None, context)
             return context.written[0] if context.written else None
         if method == "FetchMetadataSnapshot":

@@ -41,6 +41,7 @@ from quorum.runtime.active.story import Told
 from quorum.runtime.protocol.requests import (
     BatchSkipped,
     FetchResult,
+    KeptSession,
     LeaderHint,
     LocalView,
     MetadataFetch,
@@ -49,6 +50,8 @@ from quorum.runtime.protocol.requests import (
     ReadView,
     Refused,
     ReplicaView,
+    SessionName,
+    SessionsKept,
     SkipRequest,
 )
 from quorum.runtime.protocol.restarts import RestartAdvice, restart_advice
@@ -150,6 +153,14 @@ class FakeNode:
                 on_outcome(task.result() if error is None else error)
 
         work.add_done_callback(done)
+
+    async def keep_alive(self, sessions: tuple[SessionName, ...]) -> SessionsKept:
+        self._maybe_refuse()
+        image, now_ms = self.cluster.image, self.cluster.now_ms
+        kept = [self.cluster.controller.keep_alive(image, *each, now_ms) for each in sessions]
+        return SessionsKept(
+            tuple(KeptSession(each is not None, 0 if each is None else each.timeout_ms * 4 // 5) for each in kept)
+        )
 
     async def metadata_fetch(self, fetch: MetadataFetch) -> MetadataFetched:
         self._maybe_refuse()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quorum_rpc.v1 import admin_pb2, broker_pb2, common_pb2, voter_pb2
+from quorum_rpc.v1 import admin_pb2, broker_pb2, common_pb2, entity_pb2, voter_pb2
 
 from metadata_log.format.ids import LOST_DIRECTORY, NodeId, OffsetAndEpoch
 from tests.quorum.controller.cluster import incarnation
@@ -246,6 +246,36 @@ def _quorum() -> dict[str, Any]:
     }
 
 
+def _entities() -> dict[str, Any]:
+    task = entity_pb2.EntityName(kind="task", name="7")
+    operation = admin_pb2.ConfigOperation(kind=admin_pb2.ConfigOperation.SET, key="retention.ms", value="7")
+    resource = admin_pb2.ConfigResource(resource_type=2, name="orders")
+    operations = (
+        entity_pb2.Operation(put=entity_pb2.PutEntity(entity=task, value=b'{"host": "a"}', ttl_ms=5_000)),
+        entity_pb2.Operation(delete=entity_pb2.EntityName(kind="task", name="6")),
+        entity_pb2.Operation(create_topic=admin_pb2.NewTopic(name="task-7", partitions=1, replication_factor=1)),
+        entity_pb2.Operation(alter_configs=admin_pb2.ConfigAlteration(resource=resource, operations=[operation])),
+    )
+    kind = entity_pb2.Kind(kind="job", schema='{"type": "object"}', entities_max=10)
+    return {
+        "Transact": entity_pb2.TransactRequest(
+            context=CONTEXT, conditions=[entity_pb2.Condition(entity=task, exists=False)], operations=operations
+        ),
+        "GetEntities": entity_pb2.GetEntitiesRequest(context=CONTEXT, entities=[task]),
+        "ListEntities": entity_pb2.ListEntitiesRequest(context=CONTEXT, kind="task", prefix="7", page_size=3),
+        "AlterKinds": entity_pb2.AlterKindsRequest(context=CONTEXT, declare=[kind], remove=["task"]),
+        "DescribeKinds": entity_pb2.DescribeKindsRequest(context=CONTEXT, page_size=3),
+        "OpenSession": entity_pb2.OpenSessionRequest(
+            context=CONTEXT, session_id=bytes(range(16)), name="worker 1", timeout_ms=9_000
+        ),
+        "CloseSession": entity_pb2.CloseSessionRequest(context=CONTEXT, session_id=bytes(range(16)), epoch=3),
+        "ListSessions": entity_pb2.ListSessionsRequest(context=CONTEXT, page_size=3),
+        "KeepAlive": entity_pb2.KeepAliveRequest(
+            cluster_id=CLUSTER_ID, id=1, sessions=[entity_pb2.SessionName(session_id=bytes(range(16)), epoch=1 << 40)]
+        ),
+    }
+
+
 def good_requests(
     broker_epoch: int = 0,
     topic_id: bytes = bytes(16),
@@ -259,6 +289,7 @@ def good_requests(
             ("VoterService", _voters(snapshot)),
             ("BrokerService", _brokers(broker_epoch, topic_id, offset, snapshot)),
             ("AdminService", {**_topics(), **_brokers_and_partitions(), **_quorum()}),
+            ("EntityService", _entities()),
         )
         for method, request in requests.items()
     }

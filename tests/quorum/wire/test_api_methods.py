@@ -15,6 +15,8 @@ from quorum.controller.protocol.topic_commands import DEFAULT_COUNT
 from quorum.wire.admin import AdminService
 from quorum.wire.admin_methods import CALLS, TABLE
 from quorum.wire.convert.convert_admin import from_create_topics
+from quorum.wire.entity import EntityService
+from quorum.wire.entity_methods import TABLE as ENTITY_TABLE
 from quorum.wire.table import Asked, Counted, Goal, Submitted, Viewed
 from service_kit.rpc.api_methods import ADMIN, API, Kind, changes_nothing
 from service_kit.rpc.health import CHECKS
@@ -43,7 +45,7 @@ def test_every_method_is_marked_as_a_read_or_a_change() -> None:
     marked = {f"{name}.{method}" for name, methods in API.items() for method in methods}
     assert not (missing := in_proto - marked), f"no row in service_kit/rpc/api_methods.py for {missing}"
     assert not (extra := marked - in_proto), f"no method in the .proto files for {extra}"
-    assert len(SERVICES) == 6
+    assert len(SERVICES) == 7
 
 
 def test_every_admin_method_has_one_row_and_the_stream() -> None:
@@ -65,18 +67,32 @@ def test_every_method_has_a_good_request_and_is_fuzzed() -> None:
     assert not (unfuzzed := controllers - targets().keys()), f"no fuzz target for {unfuzzed}"
 
 
+def test_every_method_of_entities_has_one_row_and_the_stream() -> None:
+    methods = [row.method for row in ENTITY_TABLE.rows]
+    assert len(set(methods)) == len(methods), methods
+    assert {*methods, "KeepAlive"} == set(API["EntityService"])
+
+
+def test_forwarders_tell_methods_of_two_services_apart() -> None:
+    """`changes_nothing` knows a method by its name alone."""
+    assert not ADMIN.keys() & API["EntityService"].keys()
+    assert changes_nothing("ListEntities", object())
+    assert not changes_nothing("Transact", object())
+
+
 def test_a_row_s_kind_is_what_the_table_of_methods_says() -> None:
     """A command changes the cluster once for each request id; a look at the image changes nothing."""
-    for row in TABLE.rows:
+    known = {**ADMIN, **API["EntityService"]}
+    for row in (*TABLE.rows, *ENTITY_TABLE.rows):
         match row:
             case Submitted():
-                assert ADMIN[row.method] is Kind.CHANGE_ONCE, row.method
+                assert known[row.method] is Kind.CHANGE_ONCE, row.method
             case Viewed() | Counted():
-                assert ADMIN[row.method] is Kind.READ, row.method
+                assert known[row.method] is Kind.READ, row.method
             case Goal():
-                assert ADMIN[row.method] is Kind.GOAL, row.method
+                assert known[row.method] is Kind.GOAL, row.method
             case Asked():
-                assert ADMIN[row.method] is Kind.READ, row.method
+                assert known[row.method] is Kind.READ, row.method
 
 
 def test_every_change_has_a_request_id() -> None:
@@ -104,8 +120,9 @@ def test_a_read_of_the_image_says_what_it_is_as_of() -> None:
 def test_a_read_of_the_image_has_the_offset_of_the_image(row: Viewed | Counted) -> None:
     """A client remembers `as_of_offset`; with 0 its next local read could go back in time."""
     lone = busy()
-    request = good_requests()[f"AdminService.{row.method}"]
-    answer = call(AdminService(LoneController(lone), IDENTITY), row.method, request)
+    name = "AdminService" if row in TABLE.rows else "EntityService"
+    service = {"AdminService": AdminService, "EntityService": EntityService}[name]
+    answer = call(service(LoneController(lone), IDENTITY), row.method, good_requests()[f"{name}.{row.method}"])
     assert answer.as_of_offset == lone.node.state.committed.offset > 0, f"{row.method}: its row leaves out as_of_offset"
 
 

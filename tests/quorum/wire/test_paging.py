@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
-from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, client_pb2
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, client_pb2, entity_pb2
 
 from metadata_log.format.records import ConfigDefinition, QuotaEntity
 from metaquorum import AdminClient, Incomplete
@@ -24,6 +24,7 @@ from tests.quorum.wire.refusing import refusal_of
 SERVICES = (
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
     client_pb2.DESCRIPTOR.services_by_name["ClusterMetadataService"],
+    entity_pb2.DESCRIPTOR.services_by_name["EntityService"],
 )
 SMALL = {
     "DescribeCluster",
@@ -33,6 +34,7 @@ SMALL = {
     "CanRestart",
     "ListSnapshots",
     "BrokerStatus",
+    "GetEntities",
 }
 """The reads without pages, because the answer never exceeds 1,000 items in a list, or 1 MiB."""
 
@@ -65,9 +67,12 @@ def test_every_read_is_paged_in_one_way() -> None:
         "Metadata",
         "ClusterStatus",
         "Configs",
+        "ListEntities",
+        "DescribeKinds",
+        "ListSessions",
     }
     assert len(set(found.values())) == 1, found
-    assert not SMALL - {*ADMIN, *API["ClusterMetadataService"]}
+    assert not SMALL - {*ADMIN, *API["ClusterMetadataService"], *API["EntityService"]}
 
 
 def _topic(name: str) -> admin_pb2.ConfigResource:

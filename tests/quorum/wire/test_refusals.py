@@ -15,7 +15,7 @@ from quorum_rpc.v1.common_pb2 import FeatureRange
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import EPOCH_MAX
-from service_kit.rpc.api_methods import ADMIN, Kind
+from service_kit.rpc.api_methods import ADMIN, API, Kind
 from service_kit.rpc.refusals import STATUS
 from tests.fuzz.network_targets import SERVICES, busy
 from tests.quorum.runtime.lone_controller import LoneController, follower, leader, unattached
@@ -36,6 +36,7 @@ from tests.quorum.wire.bad_requests import (
     put,
 )
 from tests.quorum.wire.calling import METHODS, call, codes_of
+from tests.quorum.wire.entities.bad_entity_requests import EMBEDDERS
 from tests.quorum.wire.good_requests import good_requests, key, voter
 
 E = ErrorCode
@@ -590,7 +591,12 @@ OPERATORS: Final = {
 
 TABLE: Final = {
     f"{service}.{method}": rows
-    for service, methods in (("VoterService", VOTERS), ("BrokerService", BROKERS), ("AdminService", OPERATORS))
+    for service, methods in (
+        ("VoterService", VOTERS),
+        ("BrokerService", BROKERS),
+        ("AdminService", OPERATORS),
+        ("EntityService", EMBEDDERS),
+    )
     for method, rows in methods.items()
 }
 
@@ -601,6 +607,7 @@ FAILED_PRECONDITION: Final = {
     E.INVALID_UPDATE_VERSION,
     E.OFFSET_OUT_OF_RANGE,
     E.CHAIN_MISMATCH,
+    E.UNKNOWN_SESSION,
 }
 """The reasons whose gRPC status is meant to be FAILED_PRECONDITION: the state of the cluster or a policy forbids the call."""
 
@@ -613,9 +620,10 @@ def test_every_rpc_has_its_rows() -> None:
 
 def test_every_change_is_refused_with_a_bad_request_id() -> None:
     """A method that takes no notice of the id would make the client's repetition a second change."""
-    for method, kind in ADMIN.items():
-        if kind is not Kind.READ and method != "Submit":
-            assert set(CHANGES) <= set(OPERATORS[method]), method
+    for service, methods in (("AdminService", ADMIN), ("EntityService", API["EntityService"])):
+        for method, kind in methods.items():
+            if kind is not Kind.READ and method not in ("Submit", "KeepAlive"):
+                assert set(CHANGES) <= set(TABLE[f"{service}.{method}"]), method
 
 
 @cache
@@ -640,7 +648,7 @@ def test_a_bad_request_is_refused_and_changes_nothing(rpc: str, row: Row) -> Non
     before = _state(lone)
     answer = call(SERVICES[service](LoneController(lone)), method, request)
     assert codes_of(answer)[:1] == [row.code], answer
-    if service == "AdminService" and answer.DESCRIPTOR.name == "Error":
+    if service in ("AdminService", "EntityService") and answer.DESCRIPTOR.name == "Error":
         assert row.code.name in STATUS or row.code in FAILED_PRECONDITION, (
             f"{row.code.name} refuses a whole call: give it a gRPC status in STATUS of service_kit/rpc/refusals.py, "
             "or name it in FAILED_PRECONDITION of this file"

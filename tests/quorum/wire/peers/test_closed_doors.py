@@ -14,7 +14,7 @@ import grpc
 import pytest
 import pytest_asyncio
 from google.protobuf.message_factory import GetMessageClass
-from quorum_rpc.v1 import admin_pb2, broker_pb2, client_pb2, client_pb2_grpc, common_pb2, voter_pb2
+from quorum_rpc.v1 import admin_pb2, broker_pb2, client_pb2, client_pb2_grpc, common_pb2, entity_pb2, voter_pb2
 
 from broker_agent.admin import AdminForwarding
 from broker_agent.cache import MetadataCache
@@ -49,7 +49,7 @@ OPERATOR = "CN=operator"
 
 SERVICES = {
     service.name: service
-    for file in (voter_pb2, broker_pb2, admin_pb2, client_pb2)
+    for file in (voter_pb2, broker_pb2, admin_pb2, client_pb2, entity_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
 }
 ID_OF_BROKER = {"RegisterBroker": 7}
@@ -176,7 +176,8 @@ class Served(NamedTuple):
 async def served(certificates: Certificates, request: pytest.FixtureRequest) -> AsyncIterator[Served]:
     """Controller 1; a test's parameter is whom it lets operate the cluster."""
     node, tls = FakeNode(), certificates.files["controller-1"]
-    access = Access(admin_principals=frozenset(getattr(request, "param", ())))
+    given = getattr(request, "param", ())
+    access = given if isinstance(given, Access) else Access(admin_principals=frozenset(given))
     async with serve(node, OURS, ANY_PORT, grace_s=0, tls=tls, access=access) as port:
         knocking = Knocking(certificates, port)
         try:
@@ -242,6 +243,36 @@ async def test_with_a_list_only_those_on_it_operate_and_controllers(served: Serv
     await check_table(
         served, certificates, "AdminService", lambda method, who: who == "operator" or who.startswith("controller-")
     )
+
+
+async def test_without_any_list_whoever_is_of_the_authority_has_entities(
+    served: Served, certificates: Certificates
+) -> None:
+    await check_table(served, certificates, "EntityService", lambda method, who: True)
+
+
+@pytest.mark.parametrize("served", [(OPERATOR,)], indirect=True)
+async def test_without_a_list_of_embedders_only_operators_have_entities(
+    served: Served, certificates: Certificates
+) -> None:
+    await check_table(
+        served, certificates, "EntityService", lambda method, who: who == "operator" or who.startswith("controller-")
+    )
+
+
+@pytest.mark.parametrize(
+    "served",
+    [Access(admin_principals=frozenset({OPERATOR}), entity_principals=frozenset({"CN=intern"}))],
+    indirect=True,
+)
+async def test_an_embedder_has_entities_and_is_no_operator(served: Served, certificates: Certificates) -> None:
+    """`entities.principals` opens one door; an operator has both."""
+
+    def operates(_: str, who: str) -> bool:
+        return who == "operator" or who.startswith("controller-")
+
+    await check_table(served, certificates, "EntityService", lambda method, who: who == "intern" or operates("", who))
+    await check_table(served, certificates, "AdminService", operates)
 
 
 @pytest.mark.parametrize("served", [(OPERATOR,)], indirect=True)
@@ -406,7 +437,13 @@ async def test_every_certificate_of_the_authority_may_ask_for_metadata(
 
 def test_all_services_are_in_the_tables() -> None:
     """Whoever adds a service decides who comes in."""
-    assert set(SERVICES) == {"VoterService", "BrokerService", "AdminService", "ClusterMetadataService"}
+    assert set(SERVICES) == {
+        "VoterService",
+        "BrokerService",
+        "AdminService",
+        "ClusterMetadataService",
+        "EntityService",
+    }
 
 
 def test_a_door_is_checked_without_a_certificate_being_read_again() -> None:

@@ -1,0 +1,1 @@
+"""Tests of EntityService over gRPC."""
