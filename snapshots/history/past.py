@@ -24,13 +24,13 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from metadata_log.disk.files import Directory
 from metadata_log.format.batch import Batch
 from metadata_log.format.codec import decode_batch
-from metadata_log.format.errors import CorruptLog, LogFormatError
+from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset, OffsetAndEpoch
 from metadata_log.format.records import SkippedBatch, SnapshotMark
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage
-from metadata_log.image.replay import Replay
+from metadata_log.image.replay import Replay, ReplayStopped
 from metadata_log.store.log_notes import read_flushed
-from snapshots.format import BOOTSTRAP_END, SnapshotCorrupt, parse_name
+from snapshots.format import BOOTSTRAP_END, parse_name
 from snapshots.history.log_files import HOPS_PER_STEP, FilesChanged, LogFiles, Spot
 from snapshots.history.wanted import HistoryDamaged, OutOfReach, Reach, Shown, Wanted
 from snapshots.loader import load_in_steps
@@ -108,6 +108,10 @@ class Past:
             except (FilesChanged, FileNotFoundError) as e:
                 trouble = e
                 continue
+            except (HistoryDamaged, ReplayStopped):
+                raise
+            except LogFormatError as e:
+                raise HistoryDamaged(f"{e}. Nothing was read; ask another node") from e
             if shown is None:
                 raise OutOfReach(wanted, (yield from self.reach(committed_end)))
             return shown
@@ -128,7 +132,7 @@ class Past:
                 return Reach(committed_end, 0, committed_end)
             except (FilesChanged, FileNotFoundError) as e:
                 trouble = e
-            except CorruptLog as e:
+            except LogFormatError as e:
                 raise HistoryDamaged(str(e)) from e
         raise HistoryDamaged(f"{trouble}; {_RESTLESS}")
 
@@ -156,7 +160,9 @@ class Past:
                 before = replay.image
                 replay.apply([batch])
                 yield Change(batch, before, replay.image)
-        except (FilesChanged, FileNotFoundError, CorruptLog) as e:
+        except (HistoryDamaged, ReplayStopped):
+            raise
+        except (FilesChanged, FileNotFoundError, LogFormatError) as e:
             raise HistoryDamaged(str(e)) from e
 
     def _snapshots(self) -> list[OffsetAndEpoch]:
@@ -169,19 +175,18 @@ class Past:
     def _attempt(self, wanted: Wanted, committed_end: Offset, known: Sequence[Shown]) -> Steps[Shown | None]:
         """Try the bases from the newest one down. Return None if no base leads to the position."""
         files = LogFiles(self._metadata)
-        trouble: SnapshotCorrupt | None = None
+        trouble: LogFormatError | None = None
         for base in self._bases(wanted, known):
-            try:
-                found = yield from _search(files, base, wanted, committed_end)
-                if found is None:
-                    continue
-                if isinstance(base, OffsetAndEpoch):
+            found = yield from _search(files, base, wanted, committed_end)
+            if found is None:
+                continue
+            if isinstance(base, OffsetAndEpoch):
+                try:
                     base = yield from self._loaded(base)
-                return (yield from _replayed(files, base, found))
-            except SnapshotCorrupt as e:
-                trouble = e
-            except CorruptLog as e:
-                raise HistoryDamaged(f"{e}. Nothing was read; ask another node") from e
+                except LogFormatError as e:
+                    trouble = e
+                    continue
+            return (yield from _replayed(files, base, found))
         if trouble is not None:
             raise HistoryDamaged(f"{trouble}; no older snapshot leads to {wanted}. Nothing was read") from trouble
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgpack
 
-from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.files import Directory, RealDirectory
 from metadata_log.disk.identity import Identity, write_identity
 from metadata_log.format.batch import encode
 from metadata_log.format.ids import Offset, OffsetAndEpoch
@@ -43,10 +43,19 @@ LOG_CONFIG = LogConfig(segment_bytes=16 << 10, tail_bytes=4 << 10)
 class Node(History):
     """A single leader with its log, which writes a random history and its snapshots. Batches have up to 30 records."""
 
-    def __init__(self, path: Path, seed: int, *, config: LogConfig = LOG_CONFIG, start: bytes | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        seed: int,
+        *,
+        config: LogConfig = LOG_CONFIG,
+        start: bytes | None = None,
+        directory: Directory | None = None,
+    ) -> None:
+        """`directory`: another one than the real one at `path`."""
         super().__init__(seed)
         self.path = path
-        directory = RealDirectory(path)
+        directory = directory or RealDirectory(path)
         write_identity(directory, Identity(CLUSTER_ID, 1, b"\x01" * 16, 1, "controller"))
         self.metadata = directory.subdirectory("@metadata")
         self.store = SnapshotStore(self.metadata)

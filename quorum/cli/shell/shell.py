@@ -281,4 +281,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _pretty(value: Any) -> str:
-    return value if isinstance(value, str) and value.isprintable() else json_text(value, indent=2)
+    """Returns a value for people: the fields of a record one below the other."""
+    if isinstance(value, dict):
+        return "\n".join(f"{name}: {json_text(each)}" for name, each in value.items())
+    return value if isinstance(value, str) and value.isprintable() else json_text(value)

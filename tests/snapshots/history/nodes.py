@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+from metadata_log.disk.files import Directory
 from metadata_log.format.batch import Batch
 from metadata_log.format.records import PartitionChange, SkippedBatch, Topic
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage
@@ -20,8 +21,8 @@ CONFIG = LogConfig(segment_bytes=3 << 10, tail_bytes=1 << 10, archive_max_bytes=
 class PastNode(Node):
     """A node that remembers all its batches, also those that its files have lost."""
 
-    def __init__(self, path: Path, seed: int, *, config: LogConfig = CONFIG) -> None:
-        super().__init__(path, seed, config=config)
+    def __init__(self, path: Path, seed: int, *, directory: Directory | None = None) -> None:
+        super().__init__(path, seed, config=CONFIG, directory=directory)
         self.batches: list[Batch] = []
 
     def remember(self) -> None:

@@ -2,26 +2,27 @@
 
 import random
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from metadata_log.disk.files import Directory
 from metadata_log.disk.read_only import LocalDirectory
 from metadata_log.format.records import SkippedBatch, Topic
 from metadata_log.image.metadata_image import EMPTY_IMAGE
 from snapshots.format import snapshot_name
 from snapshots.history.past import Past, finished
 from snapshots.history.wanted import HistoryDamaged, OutOfReach, Shown, Wanted
+from tests.sim.world.disk import MemoryDirectory
 from tests.snapshots.history.nodes import PastNode, twin
 from tests.snapshots.nodes import flip
 
 LAW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
-def a_node(path: Path, seed: int, turns: int = 25) -> PastNode:
-    node = PastNode(path, seed)
+def a_node(path: Path, seed: int, turns: int = 25, directory: Directory | None = None) -> PastNode:
+    node = PastNode(path, seed, directory=directory)
     node.elect(1)
     node.run(3)
     node.write_out()
@@ -36,23 +37,21 @@ def a_node(path: Path, seed: int, turns: int = 25) -> PastNode:
 def test_a_read_at_any_offset_or_time_is_the_replay_of_all_records_below(seed: int) -> None:
     """With transactions, skips, trims, a shortened archive, and images that were shown before."""
     dice = random.Random(seed)
-    with TemporaryDirectory() as directory:
-        node = a_node(Path(directory), seed)
-        past, end = Past(LocalDirectory(node.path).subdirectory("@metadata")), node.journal.shape.end
-        reach = finished(past.reach(end))
-        assert past.durable_end() == reach.end == end
-        known: list[Shown] = []
-        for _ in range(12):
-            if dice.random() < 0.7:
-                wanted = Wanted(offset=dice.randint(reach.lowest, end))
-            else:
-                wanted = Wanted(time_ms=dice.randint(reach.lowest_time_ms, node.wall_ms + 5))
-            shown = past.shown(wanted, end, dice.sample(known, dice.randint(0, len(known))))
-            expected = twin(node.batches, wanted)
-            assert (shown.image.provenance, shown.image.digest) == (expected.provenance, expected.digest), wanted
-            shown.image.check_invariants()
-            known.append(shown)
-        node.journal.close()
+    node = a_node(Path("/node"), seed, directory=MemoryDirectory("/node"))
+    past, end = Past(node.metadata), node.journal.shape.end
+    reach = finished(past.reach(end))
+    assert past.durable_end() == reach.end == end
+    known: list[Shown] = []
+    for _ in range(12):
+        if dice.random() < 0.7:
+            wanted = Wanted(offset=dice.randint(reach.lowest, end))
+        else:
+            wanted = Wanted(time_ms=dice.randint(reach.lowest_time_ms, node.wall_ms + 5))
+        shown = past.shown(wanted, end, dice.sample(known, dice.randint(0, len(known))))
+        expected = twin(node.batches, wanted)
+        assert (shown.image.provenance, shown.image.digest) == (expected.provenance, expected.digest), wanted
+        shown.image.check_invariants()
+        known.append(shown)
 
 
 def test_an_offset_inside_a_batch_shows_the_image_before_the_batch(tmp_path: Path) -> None:
@@ -137,6 +136,30 @@ def test_a_damaged_segment_gives_an_error_and_no_half_image(tmp_path: Path) -> N
     past, end = Past(node.metadata), node.journal.shape.end
     with pytest.raises((HistoryDamaged, OutOfReach)):
         past.shown(Wanted(offset=end), end)
+
+
+@pytest.mark.slow
+def test_any_flipped_bit_gives_the_right_image_or_a_typed_error(tmp_path: Path) -> None:
+    """In the log, in the archive, in a snapshot or in a note: a wrong image is never shown."""
+    node = a_node(tmp_path, 11)
+    past, end = Past(LocalDirectory(node.path).subdirectory("@metadata")), node.journal.shape.end
+    dice = random.Random(1)
+    reach = finished(past.reach(end))
+    files = sorted(each for each in (node.path / "@metadata").rglob("*") if each.is_file())
+    outcomes = {"right": 0, "refused": 0}
+    for _ in range(150):
+        file = dice.choice(files)
+        whole = file.read_bytes()
+        flip(file, dice.randrange(len(whole.rstrip(b"\x00")) or 1), dice.randrange(8))
+        wanted = Wanted(offset=dice.randint(reach.lowest, end))
+        try:
+            assert past.shown(wanted, end).image == twin(node.batches, wanted), (file, wanted)
+            outcomes["right"] += 1
+        except (OutOfReach, HistoryDamaged):
+            outcomes["refused"] += 1
+        file.write_bytes(whole)
+    assert min(outcomes.values()) > 5, outcomes
+    node.journal.close()
 
 
 def test_files_that_are_retired_meanwhile_are_read_where_they_are_then(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def test_an_operator_walks_through_the_metadata(shell: Shell) -> None:
     said(shell, "cd topics/orders")
     assert (said(shell, "pwd"), said(shell, "ls")) == (["/topics/orders"], ["id", "configs/", "partitions/"])
     assert said(shell, "cat configs/retention.ms") == ["8"]
+    assert said(shell, "cat /features/metadata.version") == [str(METADATA_VERSION_MAX)]
     assert said(shell, "cat ../*/id") == [
         '/topics/orders/id  "b29vb29vb29vb29vb29vbw"',
         '/topics/payments/id  "cHBwcHBwcHBwcHBwcHBwcA"',
