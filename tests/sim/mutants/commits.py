@@ -81,10 +81,9 @@ def _judge_by_offset(
 _answer = Decision.answer
 
 
-def _answer_one_too_low(self: Decision, offset: Offset) -> CommandReply:
-    return (
-        _answer(self, offset) if isinstance(self.reply, RegisterBrokerReply) else replace(self.reply, offset=offset - 1)
-    )
+def _answer_one_too_low(self: Decision, offset: Offset, base_offset: Offset | None = None) -> CommandReply:
+    answer = _answer(self, offset, base_offset)
+    return answer if isinstance(self.reply, RegisterBrokerReply) else replace(answer, offset=offset - 1)
 
 
 _staged = Deciding._staged
