@@ -22,7 +22,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from metadata_log.disk.files import Directory
-from metadata_log.format.batch import Batch
+from metadata_log.format.batch import Batch, BatchHead
 from metadata_log.format.codec import decode_batch
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset, OffsetAndEpoch
@@ -43,7 +43,7 @@ ATTEMPTS_MAX: Final = 5
 """Maximum number of times that the work begins anew because files were deleted meanwhile."""
 APPLY_BYTES: Final = 16 << 10
 """How many bytes of batches one step replays, or one batch."""
-NOWHERE: Final = Shown(EMPTY_IMAGE, 0, 0, None, None, 0, is_settled=True)
+NOWHERE: Final = Shown(EMPTY_IMAGE, 0, 0, None, None, None, 0, is_settled=True)
 """The image before the first record."""
 
 
@@ -66,7 +66,8 @@ class _Found(NamedTuple):
     start: Spot | None
     """The place of the base in the log; None if no batch is to be replayed."""
     end: Offset
-    next_time_ms: int | None
+    following: BatchHead | None
+    """The next batch behind `end`, if any was seen."""
     skips: tuple[SkippedBatch, ...]
     seen_end: Offset
     is_settled: bool
@@ -212,7 +213,7 @@ class Past:
     def _loaded(self, end: OffsetAndEpoch) -> Steps[Shown]:
         with unreadable_is_damaged():
             meta, image = yield from load_in_steps(self._metadata, end)
-        return Shown(image, end.offset, meta.timestamp_ms, meta.chain, None, end.offset, is_settled=True)
+        return Shown(image, end.offset, meta.timestamp_ms, meta.chain, None, None, end.offset, is_settled=True)
 
 
 def finished(steps: Steps[T]) -> T:
@@ -242,25 +243,26 @@ def _search(files: LogFiles, base: _Base, wanted: Wanted, committed_end: Offset)
     start = alone or files.start_of(at)
     if start is None or isinstance(start, _Found):
         return alone
-    end, seen, next_time_ms, is_settled = at, at, None, False
+    end, seen, is_settled = at, at, False
+    following: BatchHead | None = None
     skips: list[SkippedBatch] = []
     for count, (spot, head) in enumerate(files.heads(start, committed_end), 1):
         if count % HOPS_PER_STEP == 0:
             yield
-        if next_time_ms is None and wanted.takes(head):
+        if following is None and wanted.takes(head):
             end = head.end_offset
-        elif next_time_ms is None:
-            next_time_ms = head.last_timestamp_ms
+        elif following is None:
+            following = head
         seen = head.end_offset
         records = decode_batch(files.batch_at(spot)) if head.is_control else []
         skips += [each for each in records if isinstance(each, SkippedBatch)]
-        if next_time_ms is not None and any(isinstance(each, SnapshotMark) for each in records):
+        if following is not None and any(isinstance(each, SnapshotMark) for each in records):
             is_settled = True
             break
     is_whole = is_settled or seen == committed_end
     if not is_whole or any(each.dropped_start < at for each in skips):
         return None
-    return _Found(start, end, next_time_ms, tuple(skips), seen, is_settled)
+    return _Found(start, end, following, tuple(skips), seen, is_settled)
 
 
 def _replayed(files: LogFiles, base: Shown, found: _Found) -> Steps[Shown]:
@@ -277,7 +279,9 @@ def _replayed(files: LogFiles, base: Shown, found: _Found) -> Steps[Shown]:
             yield
     image = replay.image
     image.topic_ids.sorted_keys()  # readers on an event loop list topics by name
-    return Shown(image, found.end, timestamp_ms, chain, found.next_time_ms, found.seen_end, found.is_settled)
+    after = found.following
+    next_end, next_time_ms = (None, None) if after is None else (after.end_offset, after.last_timestamp_ms)
+    return Shown(image, found.end, timestamp_ms, chain, next_end, next_time_ms, found.seen_end, found.is_settled)
 
 
 def _portions(files: LogFiles, start: Spot, chain: bytes, until: Offset) -> Iterator[list[Batch]]:

@@ -72,8 +72,9 @@ class Shown(NamedTuple):
     """The time of this batch; 0 without a batch."""
     chain: bytes | None
     """The chain at `end`; None at the beginning of a log."""
+    next_end: Offset | None
     next_time_ms: int | None
-    """The time of the next batch; None if no batch followed."""
+    """The end and the time of the next batch; None if no batch followed."""
     seen_end: Offset
     """How far the log was searched for skips of batches below `end`."""
     is_settled: bool
@@ -89,8 +90,6 @@ class Shown(NamedTuple):
         is_above = wanted.offset is not None and wanted.offset > committed_end
         if is_above or not wanted.reaches(self.end, self.timestamp_ms):
             return False
-        is_newest = wanted.offset == self.end or self.seen_end == committed_end == self.end
-        is_next_above = (
-            wanted.time_ms is not None and self.next_time_ms is not None and self.next_time_ms > wanted.time_ms
-        )
+        is_newest = self.end == wanted.offset or self.seen_end == committed_end == self.end
+        is_next_above = self.next_end is not None and not wanted.reaches(self.next_end, self.next_time_ms or 0)
         return (is_newest or is_next_above) and (self.is_settled or self.seen_end == committed_end)

@@ -9,7 +9,8 @@ from snapshots.history.wanted import Shown, Wanted
 
 def shown(end: int, records: int = 10, *, next_ms: int | None = None, seen: int = 100, settled: bool = True) -> Shown:
     image = replace(EMPTY_IMAGE, provenance=Provenance(end, 1, end), record_count=records)
-    return Shown(image, end, end, b"", next_ms, seen, settled)
+    next_end = None if next_ms is None else end + 3
+    return Shown(image, end, end, b"", next_end, next_ms, seen, settled)
 
 
 def ends(kept: KeptImages) -> list[int]:
@@ -45,6 +46,12 @@ def test_a_time_finds_the_image_between_its_batch_and_the_next() -> None:
     kept.keep(shown(5, next_ms=9))
     found = [kept.find(Wanted(time_ms=time_ms), 100) is not None for time_ms in (4, 5, 8, 9)]
     assert found == [False, True, True, False]
+
+
+def test_an_offset_inside_the_next_batch_finds_the_image_before() -> None:
+    kept = KeptImages(PastConfig())
+    kept.keep(shown(5, next_ms=9))
+    assert [kept.find(Wanted(offset=offset), 100) is not None for offset in (4, 5, 7, 8)] == [False, True, True, False]
 
 
 def test_the_newest_image_answers_a_later_time_only_while_nothing_is_committed() -> None:
