@@ -84,8 +84,9 @@ class OrderedMap(Mapping[K, V], Generic[K, V]):
         """Return the number of keys from `first` on, and below `before`. O(number of chunks between)."""
         index, place = self._place(first)
         last_index, last_place = (len(self._chunks), 0) if before is None else self._place(before)
-        whole = sum([len(chunk.keys) for chunk in self._chunks[index:last_index]])
-        return max(0, whole - place + last_place)
+        if (last_index, last_place) <= (index, place):
+            return 0  # also for a range that ends before it begins
+        return sum([len(chunk.keys) for chunk in self._chunks[index:last_index]]) - place + last_place
 
     def chunks(self) -> tuple[Chunk[K, V], ...]:
         """Return the chunks in order. An unchanged chunk is the same object in the next map."""

@@ -80,6 +80,14 @@ def test_any_range_is_the_range_of_the_sorted_dict(twin: dict[Key, int], first: 
             assert (key in found, found.get(key), found.get(key, 9)) == (key in twin, twin.get(key), twin.get(key, 9))
 
 
+def test_a_range_that_ends_before_it_begins_is_empty() -> None:
+    """In one chunk, and in two."""
+    found = changed(OrderedMap(), {}, [(("a", letter), 0) for letter in "abcdefgh"])
+    for first, before in (("c", "b"), ("c", "c"), ("h", "b"), ("f", "c"), ("z", "a")):
+        assert found.count(("a", first), ("a", before)) == 0
+        assert [*found.items_from(("a", first), ("a", before))] == []
+
+
 def test_a_range_is_walked_no_further_than_it_is_asked_for() -> None:
     """A page takes the first entries and leaves the rest."""
     editor: OrderedEditor[int, int] = OrderedEditor(OrderedMap())
@@ -119,3 +127,18 @@ def test_an_editor_that_changed_nothing_returns_its_map() -> None:
     assert editor.get(1) is None and editor.finish() is base
     with pytest.raises(KeyError):
         base[1]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3])
+def test_a_map_that_shrinks_has_few_chunks(kept: int) -> None:
+    """One key of every four stays, and neighbours join, the last two as well."""
+    twin = {("a", f"{number:02d}"): number for number in range(40)}
+    found = changed(OrderedMap(), {}, [*twin.items()])
+    assert len(found.chunks()) == 10
+    gone: list[Change] = [(key, None) for key, number in twin.items() if number % 4 != kept]
+    for changes in (gone, gone[::-1]):
+        left = dict(twin)
+        after = changed(found, left, changes)
+        check(after, left)
+        assert len(after.chunks()) <= 7
+    check(found, twin)
