@@ -42,6 +42,8 @@ ClientEvent: TypeAlias = Submission | Read | LocalRead | SnapshotWanted | SkipWa
 
 FETCHES_PER_TURN_MAX = 64
 """Maximum number of brokers' fetches and sessions' messages that one turn takes; the rest waits for the next turn."""
+KEPT_PER_TURN_MAX = 4_000
+"""After how many sessions of messages a turn takes no further contact: 4 ms of work. One message has 1,000 sessions at most."""
 TURN_REQUESTS_MAX = 512
 """Maximum number of clients' requests that one turn takes; the rest wait for the next turn."""
 TURN_WORK_US_MAX = 5_000
@@ -98,8 +100,13 @@ class Inbox:
             yield self._flushes.popleft()
         events, self._events = self._events, deque()
         yield from events
+        kept = 0
         for _ in range(min(len(self._fetches), FETCHES_PER_TURN_MAX)):
-            yield self._fetches.popleft()
+            contact = self._fetches.popleft()
+            yield contact
+            kept += len(contact.sessions) if isinstance(contact, KeepAlive) else 0
+            if kept >= KEPT_PER_TURN_MAX:
+                break
         if not self._requests:
             return
         log, looked_at = self._node.log, self._node.log.end

@@ -12,9 +12,10 @@ from quorum.controller.protocol.config_commands import (
     ConfigOperationKind,
 )
 from quorum.runtime.flusher import Flusher
-from quorum.runtime.inbox import Inbox
+from quorum.runtime.inbox import KEPT_PER_TURN_MAX, Inbox
 from quorum.runtime.protocol.jobs import FlushJob
-from quorum.runtime.protocol.world import JobDone, Read, Submission
+from quorum.runtime.protocol.requests import SessionName
+from quorum.runtime.protocol.world import JobDone, KeepAlive, Read, Submission
 from service_kit.process.clock import RealClock
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 
@@ -112,3 +113,15 @@ def test_the_thread_wakes_the_loop_only_if_asked_or_after_a_failure() -> None:
 
     assert [str(done.error) for done in flusher.ended] == ["None", "None", "no disk"]
     assert woken == [2, 3]
+
+
+def test_messages_of_many_sessions_do_not_make_a_turn_long() -> None:
+    """Each message has 1,000 sessions: a turn takes four, and the next turn the others."""
+    lone = active_leader(2, 3)
+    inbox = Inbox(lone.node, RealClock(), deque())
+    sessions = tuple([SessionName(bytes(16), 1)] * 1_000)
+    for _ in range(6):
+        assert inbox.add(KeepAlive(sessions, lone.new_reply_to())), "a contact starts a turn"
+    assert len([*inbox.take(0)]) == KEPT_PER_TURN_MAX // 1_000 == 4
+    assert inbox.needs_turn
+    assert len([*inbox.take(0)]) == 2

@@ -103,6 +103,7 @@ def test_a_session_that_cannot_be() -> None:
     me = Embedder()
     for command in (
         OpenSession(ALICE, "n" * 257, "CN=alice", 9_000),
+        OpenSession(ALICE, "two\nlines", "CN=alice", 9_000),
         OpenSession(ALICE, "", "CN=alice", 999),
         OpenSession(ALICE, "", "CN=alice", 86_400_001),
     ):
