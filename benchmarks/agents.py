@@ -39,6 +39,7 @@ from benchmarks.load import Call
 from benchmarks.ours import NotAcknowledged, OurCluster
 from benchmarks.sessions import batched
 from metadata_log.format.batch import Batch, decode_all
+from metadata_log.format.records import METADATA_VERSION_MAX
 from service_kit.process.endpoints import HostPort, parse_host_port
 
 FIRST_AGENT_ID = 1_001
@@ -145,7 +146,9 @@ class Agents:
                 broker_id=request.broker_id,
                 incarnation_id=request.incarnation_id,
                 endpoints=[common_pb2.Endpoint(listener="CLIENT", host="127.0.0.1", port=9_000 + request.broker_id)],
-                features=[common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=2)],
+                features=[
+                    common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=METADATA_VERSION_MAX)
+                ],
                 log_dirs=[request.incarnation_id],
             ),
             timeout=30,

@@ -13,6 +13,7 @@ import grpc.aio
 from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 
 from metadata_log.format.batch import decode_all
+from metadata_log.format.records import METADATA_VERSION_MAX
 
 CONTACT_S = 1.0
 FIRST_BROKER_ID = 101
@@ -71,7 +72,7 @@ class Sessions:
             broker_id=session.broker_id,
             incarnation_id=session.incarnation_id,
             endpoints=[common_pb2.Endpoint(listener="CLIENT", host="127.0.0.1", port=9_000 + session.broker_id)],
-            features=[common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=2)],
+            features=[common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=METADATA_VERSION_MAX)],
             log_dirs=[session.incarnation_id],
         )
         for stub in self._stubs * 100:
