@@ -1,0 +1,1 @@
+"""Entities, sessions and locks on real daemons."""
