@@ -9,6 +9,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from metadata_log.format.ids import Offset
+from metadata_log.image.metadata_image import MetadataImage
 from snapshots.history.wanted import Shown, Wanted
 
 
@@ -18,7 +19,7 @@ class PastConfig(NamedTuple):
     images_max: int = 4
     """Maximum number of kept images; 0: none is kept."""
     records_max: int = 2_000_000
-    """Maximum number of canonical records in all kept images together. A larger image is made for each request anew."""
+    """Maximum number of canonical records in all kept images together, apart from the last used image."""
     waiting_max: int = 16
     """Maximum number of images that are being made or wait for that; further requests are refused."""
 
@@ -42,10 +43,21 @@ class KeptImages:
                 return shown
         return None
 
-    def keep(self, shown: Shown) -> None:
-        """Keep an image, in place of an older one with the same end and of those that exceed the bounds."""
-        self._by_end.pop(shown.end, None)
+    def keep(self, shown: Shown) -> list[MetadataImage]:
+        """Keep an image, in place of an older one with the same end and of those that exceed the bounds. Return the others."""
+        older = self._by_end.pop(shown.end, None)
+        gone = [] if older is None or older.image is shown.image else [older.image]
         self._by_end[shown.end] = shown
         records = sum(each.image.record_count for each in self._by_end.values())
-        while self._by_end and (len(self._by_end) > self._config.images_max or records > self._config.records_max):
-            records -= self._by_end.popitem(last=False)[1].image.record_count
+        while len(self._by_end) > self._config.images_max or (
+            len(self._by_end) > 1 and records > self._config.records_max
+        ):
+            gone.append(self._by_end.popitem(last=False)[1].image)
+            records -= gone[-1].record_count
+        return gone
+
+    def forget(self) -> list[MetadataImage]:
+        """Keep nothing any more. Return the images that were kept."""
+        gone = [each.image for each in self._by_end.values()]
+        self._by_end.clear()
+        return gone

@@ -10,19 +10,21 @@ from the event loop (`quorum.runtime.worker`), and nobody's lease depends on an 
     2. A vote arrives. The event loop gets the interpreter within a switch interval, and a whole core in the thread's rests.
     3. The operator's call has a timeout of 2 s, and the build takes 5 s. The call ends with NOT_READY; the build goes on. The
        operator asks again, waits for the same build, and gets the image.
+    4. Nobody reads the past for five minutes: the kept images go, slice by slice (`leftovers`).
 """
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
 
 from metadata_log.disk.files import Directory
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset
-from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from metadata_log.image.replay import ReplayStopped
+from quorum.runtime.image.leftovers import Leftovers
 from quorum.runtime.protocol.requests import Refused
 from service_kit.process.switches import frequent_switches
 from snapshots.history.kept import KeptImages, PastConfig
@@ -33,6 +35,11 @@ WORK_US: Final = 2_000
 """How long the thread works at a time."""
 REST_S: Final = 0.002
 """How long the thread rests after each piece of work: so a build takes half of a core at most."""
+KEPT_FOR_S: Final = 300.0
+"""How long images are kept after the last read of the past."""
+RELEASE_REST_S: Final = 0.005
+"""How long the event loop has between two slices of images that go."""
+STOPS: Final = "this controller stops; nothing was read, ask another controller"
 _Key: TypeAlias = tuple[Wanted, Offset]
 """A position; for a time with the committed end, because a later batch may have the same time."""
 
@@ -48,6 +55,11 @@ class PastImages:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="past")
         self._builds: dict[_Key, asyncio.Task[Shown]] = {}
         self._ended = threading.Event()
+        self._turn = asyncio.Lock()
+        """Held by the build that the thread works on; the others wait in the order in which they came."""
+        self._leftovers = Leftovers()
+        self._forgetting: asyncio.TimerHandle | None = None
+        self._releasing: asyncio.TimerHandle | None = None
 
     async def image(self, wanted: Wanted, committed_end: Offset, timeout_ms: int) -> MetadataImage:
         """Returns the image at `wanted`; `committed_end` is how far the node has applied its log.
@@ -56,6 +68,7 @@ class PastImages:
             Refused: OFFSET_OUT_OF_RANGE, NOT_READY, THROTTLING_QUOTA_EXCEEDED or STORAGE_ERROR, as RequestContext of the wire
                 describes them.
         """
+        self._forget_later()
         kept = self._kept.find(wanted, committed_end)
         if kept is not None:
             return kept.image
@@ -78,8 +91,11 @@ class PastImages:
     async def stop(self) -> None:
         """Ends all builds, and waits for the thread. Waiting readers are refused."""
         self._ended.set()
-        await asyncio.to_thread(self._thread.shutdown, wait=True)
         await asyncio.gather(*self._builds.values(), return_exceptions=True)
+        await asyncio.to_thread(self._thread.shutdown, wait=True)
+        for each in (self._forgetting, self._releasing):
+            if each is not None:
+                each.cancel()
 
     def _begin(self, key: _Key, committed_end: Offset) -> asyncio.Task[Shown]:
         if len(self._builds) >= self._config.waiting_max or self._ended.is_set():
@@ -93,27 +109,60 @@ class PastImages:
 
         def done(task: asyncio.Task[Shown]) -> None:
             del self._builds[key]
-            if not task.cancelled() and task.exception() is None:
-                self._kept.keep(task.result())
+            if not task.cancelled():
+                task.exception()  # the readers were told, or have gone
 
         build.add_done_callback(done)
         return build
 
     async def _build(self, wanted: Wanted, committed_end: Offset) -> Shown:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._work, wanted, committed_end)
+        async with self._turn:
+            kept = self._kept.find(wanted, committed_end)
+            if kept is not None:  # the build before has made it
+                return kept
+            if self._ended.is_set():
+                raise HistoryDamaged(STOPS)
+            loop, known = asyncio.get_running_loop(), self._kept.all()
+            shown = await loop.run_in_executor(self._thread, self._work, wanted, committed_end, known)
+            self._release(self._kept.keep(shown))
+            self._forget_later()
+            return shown
 
-    def _work(self, wanted: Wanted, committed_end: Offset) -> Shown:
+    def _work(self, wanted: Wanted, committed_end: Offset, known: Sequence[Shown]) -> Shown:
         """Makes an image, on the thread."""
         with frequent_switches():
-            steps = self._past.steps(wanted, committed_end, self._kept.all())
+            steps = self._past.steps(wanted, committed_end, known)
             until_us = 0
             while True:
                 if self._elapsed_us() >= until_us:
                     if self._ended.wait(REST_S):
-                        raise HistoryDamaged("this controller stops; nothing was read, ask another controller")
+                        raise HistoryDamaged(STOPS)
                     until_us = self._elapsed_us() + WORK_US
                 try:
                     next(steps)
                 except StopIteration as e:
                     shown: Shown = e.value
                     return shown
+
+    # --- images that go ----------------------------------------------------------------------------------------------
+
+    def _forget_later(self) -> None:
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        self._forgetting = asyncio.get_running_loop().call_later(KEPT_FOR_S, self._forget)
+
+    def _forget(self) -> None:
+        self._release(self._kept.forget())
+
+    def _release(self, gone: list[MetadataImage]) -> None:
+        """Lets go of images slice by slice: Python would free a large image in one long moment."""
+        for image in gone:
+            self._leftovers.keep(image, EMPTY_IMAGE)
+        if self._leftovers and self._releasing is None:
+            self._release_slice()
+
+    def _release_slice(self) -> None:
+        self._releasing = None
+        self._leftovers.release()
+        if self._leftovers:
+            self._releasing = asyncio.get_running_loop().call_later(RELEASE_REST_S, self._release_slice)

@@ -28,11 +28,17 @@ def test_the_image_that_was_not_used_for_long_goes_first() -> None:
 
 def test_the_records_of_all_images_together_are_bounded() -> None:
     kept = KeptImages(PastConfig(images_max=9, records_max=25))
-    for end in (1, 2, 3):
-        kept.keep(shown(end))
-    assert ends(kept) == [2, 3]
+    gone = [[image.offset for image in kept.keep(shown(end))] for end in (1, 2, 3)]
+    assert (ends(kept), gone) == ([2, 3], [[], [], [1]])
+
+
+def test_the_last_used_image_is_kept_however_large_it_is() -> None:
+    """A list of a large cluster has many pages, and each page reads the same image."""
+    kept = KeptImages(PastConfig(images_max=9, records_max=25))
+    kept.keep(shown(1))
     kept.keep(shown(4, records=26))
-    assert ends(kept) == []
+    assert ends(kept) == [4]
+    assert [image.offset for image in kept.forget()] == [4] and ends(kept) == []
 
 
 def test_no_image_is_kept_if_none_is_allowed() -> None:

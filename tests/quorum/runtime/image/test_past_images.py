@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,6 +78,19 @@ async def test_a_build_takes_longer_than_its_reader_waits_and_is_there_for_the_n
         await images.image(Wanted(offset=end), end, 20)
     assert refused.value.code is ErrorCode.NOT_READY
     assert (await images.image(Wanted(offset=end), end, 5_000)).offset == end
+    await images.stop()
+
+
+async def test_images_that_nobody_reads_any_more_go(node: PastNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quorum.runtime.image.past_images.KEPT_FOR_S", 0.0)
+    clock = Clock()
+    images, end = images_of(node, clock), node.journal.shape.end
+    first = weakref.ref(await images.image(Wanted(offset=end), end, 5_000))
+    while first() is not None:
+        await asyncio.sleep(0)
+    looks = clock.looks
+    await images.image(Wanted(offset=end), end, 5_000)
+    assert clock.looks > looks, "it was made anew"
     await images.stop()
 
 
