@@ -39,7 +39,7 @@ class SessionKeeping:
     def keep(self, sessions: tuple[SessionName, ...], now_ms: int) -> SessionsKept:
         """Notes the contact of each session, and returns the state of each."""
         began_ms = self._core.last_quorum_round_began_ms
-        age_ms = None if began_ms is None else now_ms - began_ms
+        age_ms = None if began_ms is None else max(0, now_ms - began_ms)
         return SessionsKept(tuple([self._kept(*each, now_ms, age_ms) for each in sessions]))
 
     def _kept(self, session_id: Uuid, epoch: Offset, now_ms: int, age_ms: int | None) -> KeptSession:
