@@ -76,7 +76,8 @@ class EntityDelta(TopicDelta):
         if new.owner is not None:
             self._give(new.owner, key)
         self._count(new, 1)
-        self._put(self._entities, (new.kind, new.name), new)
+        self._exchange(old, new)
+        self._entities[new.kind, new.name] = new
         self.changed.entities.add(key)
 
     def _numbered(self, record: Entity, old: Entity | None, offset: Offset) -> Entity:
@@ -99,9 +100,11 @@ class EntityDelta(TopicDelta):
     def _remove_entity(self, record: RemoveEntity, offset: Offset) -> None:
         key = (record.kind, record.name)
         old = self._entities.get(key)
-        if old is not None:
-            self._take_out(old)
-        self._drop(self._entities, key, f"entity {key}")
+        if old is None:
+            raise Misfit(f"there is no entity {key} to remove")
+        self._take_out(old)
+        self._exchange(old, None)
+        del self._entities[key]
         self.changed.entities.add(key)
 
     def _take_out(self, old: Entity) -> None:

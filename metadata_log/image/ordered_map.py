@@ -186,12 +186,12 @@ class OrderedEditor(Generic[K, V]):
         Raises:
             KeyError: the map does not have the key.
         """
-        self._open()
+        chunks = self._open()
         index = _chunk_of(self._firsts, key)
-        found = _find(self._chunks or (), self._firsts, key)
-        if found is None:
+        keys: Any = chunks[index].keys if index >= 0 else ()
+        place = bisect_left(keys, key)
+        if place == len(keys) or keys[place] != key:
             raise KeyError(key)
-        place = found[1]
         chunk = self._own(index)
         del chunk.keys[place], chunk.values[place]
         self._size -= 1
