@@ -1,0 +1,10 @@
+"""The limits of a node's watches, for its configuration."""
+
+from typing import Final
+
+WATCHES_MAX: Final = 5_000
+"""The default of the key `watches.max`."""
+WATCHES_MAX_MAX: Final = 9_000
+"""Maximum of the key: a gRPC server takes 10,000 calls at a time, and the other calls need some of them."""
+BUFFER_BYTES: Final = 1 << 20
+"""Maximum size of the messages that wait for one client."""

@@ -1,0 +1,1 @@
+"""`WatchService` over one node's log."""
