@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 from broker_agent import convert
 from broker_agent.cache import MetadataCache
@@ -22,6 +22,7 @@ from broker_agent.directory_reporter import AssignmentsAnswered, report
 from broker_agent.identity import BrokerIdentity
 from broker_agent.isr_proposer import ProposalsAnswered, lead
 from broker_agent.metadata_loader import Log, MetadataLoader
+from broker_agent.own_disk.broker_log import BrokerLog
 from broker_agent.problems import BrokerProblem
 from broker_agent.publishing.publishers import Publishers
 from broker_agent.session.isr_proposals import IsrProposal, IsrProposals
@@ -60,6 +61,8 @@ from metadata_log.format.ids import NodeId, Offset, Uuid, uuid_text
 from metadata_log.format.records import NO_DATA_PLANE, Endpoint
 from metadata_log.image.metadata_image import MetadataImage
 from service_kit.process.endpoints import HostPort
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +210,10 @@ class AgentLoop:
     def client(self) -> ControllerClient:
         """The connection to the controller that the broker asks now, for further calls of this broker."""
         return self._client
+
+    async def in_log(self, work: Callable[[BrokerLog], T]) -> T:
+        """Returns the result of `work`, which only reads, on the thread of the store. Raises LogUnreadable."""
+        return await self._loader.in_log(work)
 
     def may_serve(self) -> bool:
         """Tells whether clients may be answered at this moment."""

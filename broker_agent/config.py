@@ -23,6 +23,7 @@ from service_kit.process.endpoints import NODE_ID_MAX, HostPort, Listener, parse
 from service_kit.process.logs import FORMATS, LEVELS
 from service_kit.security.tls import InsecureListener, check_listener
 from service_kit.security.tls_config import SecureConfig
+from watches.core.limits import WATCHES_MAX, WATCHES_MAX_MAX
 
 _ANYWHERE = frozenset({"0.0.0.0", "::"})
 PARTITIONS_DATA_PLANE: Final = "partitions"
@@ -139,6 +140,8 @@ class BrokerConfig(SecureConfig):
     """Maximum number of bytes that one request for a piece of a snapshot asks for."""
     metadata_fetch_piece_min_bytes: int = Field(PIECE_BYTES_MIN, ge=1 << 10, le=2 << 20)
     """Size of the first piece, and of the next piece after one that was too late (`metadata_log.format.fetch_size`)."""
+    watches_max: int = Field(WATCHES_MAX, ge=0, le=WATCHES_MAX_MAX)
+    """Maximum number of watches that are open at this broker; further ones are sent to other nodes (`docs/watches.md`)."""
     metrics_listener: AnyAddress | None = None
     """Address that serves /livez, /readyz, /healthz and /metrics; without it they are not served."""
     log_level: Annotated[str, _word(*LEVELS)] = "info"

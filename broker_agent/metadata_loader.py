@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from broker_agent.cache import MetadataCache
 from broker_agent.client import SnapshotPiece, SnapshotUnavailable
+from broker_agent.own_disk.broker_log import BrokerLog
 from broker_agent.problems import DISK_FULL, DiskFull
 from broker_agent.publishing.publishers import Publishers
 from broker_agent.session.lifecycle import (
@@ -36,7 +37,7 @@ from broker_agent.session.lifecycle import (
 )
 from broker_agent.store import BrokerStore, SnapshotJob, WrongHistory
 from metadata_log.disk.failures import FlushFailed, is_full
-from metadata_log.format.errors import LogFormatError
+from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import OffsetAndEpoch, Uuid
 from metadata_log.format.records import Voters
 from metadata_log.image.changes import Changes
@@ -46,6 +47,7 @@ from metadata_log.image.replay import AppliedSkipped, ReplayStopped
 from service_kit.process.endpoints import HostPort
 from service_kit.process.garbage import loading_for_good
 from service_kit.process.switches import frequent_switches
+from watches.core.watched_log import LogUnreadable
 
 CHECKED_AT_ONCE: Final = 2_000
 """How many packed partitions are checked in one step in the background: about 4 ms."""
@@ -108,6 +110,7 @@ class MetadataLoader:
         self._log = log
         self.disk_full: DiskFull | None = None
         """The problem while the disk has no room for the store; None otherwise."""
+        self._is_closed = False
         self._flush_timer: asyncio.TimerHandle | None = None
         self._room_timer: asyncio.TimerHandle | None = None
         self._store_thread = ThreadPoolExecutor(1, "store")
@@ -310,6 +313,27 @@ class MetadataLoader:
         retired = await self._in_store(lambda: self._store.snapshot_written(job))
         self._log.info("snapshot written", snapshot=str(job.meta.end), retired=len(retired))
 
+    async def in_log(self, work: Callable[[BrokerLog], T]) -> T:
+        """Returns the result of `work`, which only reads, on the store's thread. Damage drops the store.
+
+        Raises:
+            LogUnreadable: the disk has lost what was to be read, or the broker stops.
+        """
+
+        def read() -> T:
+            log = self._store.log
+            if log is None:
+                raise LogUnreadable("this broker stops")
+            return work(log)
+
+        if self._is_closed:
+            raise LogUnreadable("this broker stops")
+        try:
+            return await self._in_store(read)
+        except CorruptLog as e:
+            self._feed(StoreBroken(str(e)))
+            raise LogUnreadable("the disk of this broker has lost a part of its log") from e
+
     async def _in_store(self, work: Callable[[], T]) -> T:
         """Runs `work` on the store's thread, after all earlier work."""
         return await asyncio.get_running_loop().run_in_executor(self._store_thread, work)
@@ -329,6 +353,7 @@ class MetadataLoader:
 
     async def close(self) -> None:
         """Waits for the work in progress, flushes the store, and ends the threads."""
+        self._is_closed = True
         try:
             await self._in_store(self._store.close)
         except (OSError, FlushFailed) as e:

@@ -8,6 +8,8 @@ from service_kit.process.metrics import Kind, Metric, Metrics
 from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.daemon_metrics import DAEMON_ROWS
 from service_kit.security.served_certificate import ServedCertificate
+from watches.service.metric_rows import WATCH_ROWS
+from watches.service.tallies import WatchTallies
 
 
 class BrokerReading(NamedTuple):
@@ -16,11 +18,18 @@ class BrokerReading(NamedTuple):
     agent: AgentLoop
     calls: CallTallies
     certificate: ServedCertificate | None
+    watches: WatchTallies
 
 
-def add_metrics(metrics: Metrics, agent: AgentLoop, calls: CallTallies, certificate: ServedCertificate | None) -> None:
+def add_metrics(
+    metrics: Metrics,
+    agent: AgentLoop,
+    calls: CallTallies,
+    certificate: ServedCertificate | None,
+    watches: WatchTallies,
+) -> None:
     """Shows the broker's table on the page of `metrics`."""
-    metrics.add_table(BROKER_METRICS, lambda: BrokerReading(agent, calls, certificate))
+    metrics.add_table(BROKER_METRICS, lambda: BrokerReading(agent, calls, certificate, watches))
 
 
 _Row = Metric[BrokerReading]
@@ -105,5 +114,6 @@ BROKER_METRICS: Final[tuple[Metric[BrokerReading], ...]] = (
         lambda of: of.agent.publishers.failures,
         ("publisher",),
     ),
+    *WATCH_ROWS,
     *DAEMON_ROWS,
 )

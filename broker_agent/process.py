@@ -46,6 +46,7 @@ from broker_agent.session.replica_directories import DirectoryLimits
 from broker_agent.session.session import Session
 from broker_agent.session.session_config import SessionConfig
 from broker_agent.store import BrokerStore
+from broker_agent.watching.watched_log import BrokerWatchedLog
 from broker_agent.wire import ClusterMetadata, describe
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, check_identity, read_identity
@@ -70,6 +71,8 @@ from service_kit.rpc.health import ADMIN, QUORUM, Health, serving_http
 from service_kit.rpc.server import serving
 from service_kit.security.node_identity import BROKER, Node
 from service_kit.security.served_certificate import ServedCertificate
+from watches.service.watch_service import SERVICE as WATCHES
+from watches.service.watch_service import WatchService
 
 FEATURES = (*SUPPORTED, FeatureRange(STATE_REASONS, 0, 1))
 """The features of this release."""
@@ -172,8 +175,9 @@ async def run_broker(
         reach = ControllerChannels(dialer, doors.names, config.tls_files)
         agent = make_agent(config, directory, identity, reach, now_ms, log)
         certificate = stack.enter_context(_kept_certificate(config, doors, node, log))
+        watching = WatchService(BrokerWatchedLog(agent), None, doors, config.watches_max)
         if config.metrics_listener is not None:
-            add_metrics(metrics, agent, calls, certificate)
+            add_metrics(metrics, agent, calls, certificate, watching.tallies)
             port = await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics))
             log.info("metrics", port=port)
         controllers = AdminForwarding(partial(controllers_of, agent, config), reach, doors)
@@ -182,7 +186,7 @@ async def run_broker(
             hosting = hosting_partitions(config, agent, log_dirs, doors, now_ms, log)
             partitions = await stack.enter_async_context(hosting)
             add_partition_metrics(metrics, partitions.data_plane)
-        serving_ = serving_clients(agent, config, health, controllers, calls, certificate, partitions)
+        serving_ = serving_clients(agent, config, health, controllers, calls, certificate, partitions, watching)
         bound = await stack.enter_async_context(serving_)
         for each in bound:
             log.info("listening", listener=each.listener, host=each.host, port=each.port)
@@ -278,14 +282,16 @@ async def serving_clients(
     calls: CallTallies | None = None,
     certificate: ServedCertificate | None = None,
     partitions: PartitionService | None = None,
+    watches: WatchService | None = None,
 ) -> AsyncIterator[tuple[Endpoint, ...]]:
     """Serves every listener inside of the block; yields the bound endpoints. The first listener also answers health checks."""
     async with AsyncExitStack() as stack:
         bound: list[Endpoint] = []
-        turns = Turns()
+        turns, watching = Turns(), watches or WatchService(BrokerWatchedLog(agent))
         reflect = (
             _SERVICE,
             SERVICE.full_name,
+            WATCHES.full_name,
             ENTITIES.full_name,
             *(() if partitions is None else (PARTITIONS.full_name,)),
         )
@@ -294,7 +300,7 @@ async def serving_clients(
 
             def add(server: grpc.aio.Server, service: ClusterMetadata = service) -> None:
                 client_pb2_grpc.add_ClusterMetadataServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
-                server.add_generic_rpc_handlers((controllers,))
+                server.add_generic_rpc_handlers((controllers, watching))
                 if partitions is not None:
                     partition_pb2_grpc.add_PartitionServiceServicer_to_server(partitions, server)  # type: ignore[no-untyped-call]
 
@@ -311,6 +317,7 @@ async def serving_clients(
             port = await stack.enter_async_context(served)
             bound.append(Endpoint(each.name, each.address.host, port))
         stack.push_async_callback(controllers.stop)
+        stack.push_async_callback(watching.close)
         yield tuple(bound)
 
 

@@ -119,6 +119,11 @@ class BrokerStore:
         return Position(log.end, log.last_epoch, log.chain, digest)
 
     @property
+    def log(self) -> BrokerLog | None:
+        """The log, to be read; None before `recover` and after `close`."""
+        return self._log
+
+    @property
     def voters(self) -> Voters | None:
         """The newest voter set in the log; None if the log has none yet."""
         return self._quorum_at(self._open_log.end)[0]

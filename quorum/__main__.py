@@ -52,6 +52,7 @@ from service_kit.rpc.health import Health, serving_http
 from service_kit.security.node_identity import CONTROLLER, Node, NodeNames
 from service_kit.security.served_certificate import ServedCertificate
 from service_kit.security.tls import InsecureListener, TlsUnusable, channel_credentials, check_listener
+from watches.service.tallies import WatchTallies
 
 log = get_logger("quorumd")
 
@@ -108,8 +109,8 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
     loop = NodeLoop(opened, node_config, peers, RealClock(), random.Random(secrets.randbits(64)))
     loop.add_problem(ProblemCode.CERTIFICATE_UNUSABLE, lambda: "" if certificate is None else certificate.problem)
     health, metrics = Health(), Metrics(process=True)
-    calls, figures = CallTallies(), ClusterFigures()
-    add_metrics(metrics, loop, calls, figures, certificate)
+    calls, figures, watches = CallTallies(), ClusterFigures(), WatchTallies()
+    add_metrics(metrics, loop, calls, figures, certificate, watches)
     asked_to_stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = serve(
         loop,
@@ -122,6 +123,8 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
         access=config.access,
         calls=calls,
         certificate=certificate,
+        watches=watches,
+        watches_max=config.watches_max,
     )
     # The dialer closes last: until the server has stopped, forwarded calls may use its channels.
     async with dialer, AsyncExitStack() as stack:

@@ -46,6 +46,7 @@ from service_kit.process.endpoints import (
 from service_kit.security.tls_config import SecureConfig
 from snapshots.history.kept import PastConfig
 from snapshots.policy import MarkPolicy, RetentionPolicy
+from watches.core.limits import WATCHES_MAX, WATCHES_MAX_MAX
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -175,6 +176,9 @@ class QuorumConfig(SecureConfig):
     """The level of `metadata.version` with which a new cluster begins. A cluster that has a log keeps its level."""
     bootstrap_eligible_leader_replicas_version: Annotated[int, Field(ge=0, le=ELR_VERSION_MAX)] = 0
     """1: a new cluster keeps eligible leader replicas (KIP-966). The data planes must obey `min.insync.replicas`."""
+
+    watches_max: Annotated[int, Field(ge=0, le=WATCHES_MAX_MAX)] = WATCHES_MAX
+    """Maximum number of watches that are open at this controller; further ones are sent to other nodes (`docs/watches.md`)."""
 
     policy_file: Path | None = None
     """Rule file with limits for topics and configs (`docs/policies.md`). Use the same file on every controller."""

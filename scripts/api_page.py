@@ -16,6 +16,7 @@ PATH: Final = ROOT / "docs" / "api.md"
 PROTOS: Final = ROOT / "proto" / "quorum_rpc" / "v1"
 FILES: Final = {"admin": "AdminService", "client": "ClusterMetadataService", "broker": "BrokerService"} | {
     "entity": "EntityService",
+    "watch": "WatchService",
     "partition": "PartitionService",
     "data_plane": "DataPlaneService",
     "voter": "VoterService",

@@ -56,6 +56,11 @@ class BrokerLog:
         return self.disk.shape.end if self._last is None else self._last.end_offset
 
     @property
+    def waiting(self) -> tuple[Batch, ...]:
+        """The batches that wait in memory for room on the disk; nearly always none."""
+        return tuple(self._tail)
+
+    @property
     def last_epoch(self) -> Epoch:
         return self.disk.shape.last_epoch if self._last is None else self._last.epoch
 

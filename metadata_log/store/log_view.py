@@ -178,6 +178,10 @@ class LogView:
             return tuple(tail.read(offset, max_bytes, until))
         return tuple(self._segments.read(offset, max_bytes, until))
 
+    def is_in_memory(self, offset: Offset) -> bool:
+        """Return True if `read` finds the batches from `offset` on without the disk."""
+        return offset >= self._memory.tail.start_offset
+
     def reader_from(self, offset: Offset) -> SideReader:
         """Return a reader of everything from the boundary `offset` on, for another thread. The log must have no damage there."""
         files = [each for each in self._segments.files if each.end_offset > offset]

@@ -7,7 +7,7 @@ A `SideReader` knows the files and how far each was written. Bytes below that en
     3. The owner retires the file of 0 to 59. If the thread has not opened that file yet, it gets FileNotFoundError.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class SideReader(NamedTuple):
     directory: Directory
     parts: tuple[Part, ...]
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Generator[Batch, None, None]:
         """Read the batches in order, from an index entry at or below the boundary on. May run on any thread.
 
         Raises:

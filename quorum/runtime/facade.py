@@ -29,6 +29,7 @@ from quorum.runtime.protocol.restarts import RestartAdvice
 from quorum.runtime.protocol.tallies import Tallies
 from snapshots.history.wanted import Wanted
 from snapshots.store import SnapshotInfo
+from watches.core.watched_log import WatchedLog
 
 T = TypeVar("T")
 
@@ -39,6 +40,11 @@ class ControllerNode(Protocol):
     @property
     def tallies(self) -> Tallies:
         """The counters and histograms of the controller."""
+        ...
+
+    @property
+    def watched(self) -> WatchedLog:
+        """The committed log, for watches."""
         ...
 
     async def raft(self, request: PeerRequest) -> PeerResponse:

@@ -69,6 +69,7 @@ from quorum.runtime.protocol.world import (
 )
 from quorum.runtime.status import node_status
 from quorum.runtime.turn_timer import TurnTimer
+from quorum.runtime.watched_log import NodeWatchedLog
 from quorum.runtime.worker import FOLLOWER_REST_S, NEW_EPOCH_REST_S, REST_S, Worker
 from snapshots.history.wanted import Wanted
 from snapshots.store import PositionOutOfRange, SnapshotInfo, SnapshotNotFound
@@ -112,6 +113,7 @@ class NodeLoop:
         """Resolved with the reason when the node cannot go on."""
         self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
         self.tallies = self.node.tallies
+        self.watched = NodeWatchedLog(self.node, self._refusal)
         self._inbox = Inbox(self.node, clock, self._flusher.ended)
         self._timer = TurnTimer(clock, self.node.next_deadline_ms, lambda: self._post(Tick()))
         self._commit_meter = CommitMeter(self.tallies.commit_seconds)
@@ -135,6 +137,7 @@ class NodeLoop:
         # The server may still be up, so that controllers that know of the resignation get an answer. From here on the node
         # takes no event: the directory is about to belong to another process.
         self._left = True
+        self.watched.tell()
         self._timer.cancel()
         self._callers.refuse_all(Refused(ErrorCode.NOT_CONTROLLER, SHUTTING_DOWN, self.leader_hint()))
         await self._peers.close()
@@ -368,6 +371,7 @@ class NodeLoop:
     def stop_node(self, reason: str) -> None:
         # A waiting command may have been appended, and the other controllers may commit it: a plain refusal would be wrong.
         self._callers.refuse_all(unknown_outcome(f"this controller has stopped: {reason}"))
+        self.watched.tell()
         if not self.stopped.done():
             self.stopped.set_result(reason)
 
@@ -402,6 +406,7 @@ class NodeLoop:
         self._tell_transitions()
         self._tell_happenings()
         self._commit_meter.note(node.active.on, node.log.end, node.state.applied, self._clock.elapsed_us())
+        self.watched.tell()
         self.tallies.turn_seconds.observe((self._clock.cpu_us() - began_us) / 1e6)
         if node.stopped is not None:
             self._timer.cancel()

@@ -215,6 +215,15 @@ class Node:
         return before.epoch == epoch or shape.end > before.offset + 1
 
     @property
+    def is_loading_image(self) -> bool:
+        """True while the first snapshot is loading, so that the node has no image yet."""
+        return self._applier.is_loading
+
+    def found_damage(self, error: CorruptLog) -> None:
+        """Notes damage that a reader outside of the turns has found. The repair begins with the next turn."""
+        self._guarded(self.disk.found_damage, error)
+
+    @property
     def has_odd_image(self) -> bool:
         """True if the node has stopped applying records because its image differs from the image of a majority."""
         return self._agreement.is_odd

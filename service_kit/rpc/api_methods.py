@@ -93,6 +93,9 @@ API: Final[Mapping[str, Mapping[str, Kind]]] = {
         "ListSessions": Kind.READ,
         "KeepAlive": Kind.CHANGE,
     },
+    "WatchService": {
+        "Watch": Kind.READ,
+    },
     "PartitionService": {
         "Append": Kind.CHANGE,
         "FetchRecords": Kind.READ,  # of a follower also an acknowledgement: a repeated one does no harm

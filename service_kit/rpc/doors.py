@@ -6,7 +6,8 @@
     operators   AdminService          of a controller of this cluster, or with a subject in `admin.principals`; any certificate of
                                       the authority if none is listed
     embedders   EntityService         of a controller of this cluster, or with a subject in `entities.principals` or
-                                      `admin.principals`; an operator's if no embedder is listed
+                                      `admin.principals`; an operator's if no embedder is listed. Also WatchService, except for
+                                      `others`, which has the rights of clients: those are for operators
 
     controller 3 asks for a vote as controller 2:   refused, whatever epoch is in the request
     broker 101 registers broker 102:                refused

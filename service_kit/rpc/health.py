@@ -46,6 +46,7 @@ CHECKS: Final = {
     "quorum_rpc.v1.EntityService": ADMIN,
     "quorum_rpc.v1.PartitionService": QUORUM,
     "quorum_rpc.v1.VoterService": LIVE,
+    "quorum_rpc.v1.WatchService": QUORUM,
 }
 """The check that stands for a service."""
 

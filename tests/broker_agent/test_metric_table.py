@@ -10,6 +10,7 @@ from broker_agent.session.lifecycle import BrokerState
 from service_kit.process.metrics import Metrics
 from service_kit.rpc.call_tallies import CallTallies
 from tests.service_kit.prometheus_rules import complaints, promtool
+from watches.service.tallies import WatchTallies
 
 
 def agent() -> Any:
@@ -32,7 +33,7 @@ def agent() -> Any:
 
 def page() -> bytes:
     metrics = Metrics()
-    add_metrics(metrics, agent(), CallTallies(), None)
+    add_metrics(metrics, agent(), CallTallies(), None, WatchTallies())
     return metrics.page()
 
 

@@ -66,6 +66,7 @@ from tests.quorum.runtime.lone_controller import LoneController, elected, follow
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.quorum.wire.calling import METHODS, call, codes_of
 from tests.quorum.wire.good_requests import good_requests, register, sender, voter
+from watches.service.watch_service import WatchService
 
 IDENTITY = Identity(CLUSTER_ID, 1, directory_id(1), 1, "controller")
 CALLS_MAX: Final = 100
@@ -165,6 +166,7 @@ SERVICES: Final[dict[str, Callable[[LoneController], Any]]] = {
     "BrokerService": lambda controller: BrokerService(controller, IDENTITY),
     "AdminService": lambda controller: AdminService(controller, IDENTITY),
     "EntityService": lambda controller: EntityService(controller, IDENTITY),
+    "WatchService": lambda controller: WatchService(controller.watched),
 }
 
 
@@ -245,6 +247,10 @@ def _know(name: str, request: Any, node: Node) -> None:
         case "VoterService.UpdateVoter":
             request.sender.CopyFrom(sender(1))
             request.voter.CopyFrom(voter(1))
+        case "WatchService.Watch":
+            image = node.state.committed
+            request.position.offset, request.position.epoch = image.offset, image.provenance.epoch
+            request.position.chain = node.log.chain_at(image.offset)
         case "AdminService.TransferLeadership":
             request.target_id = 1
         case "AdminService.SkipBatch":

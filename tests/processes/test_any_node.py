@@ -3,9 +3,11 @@
 import asyncio
 
 import pytest
+from quorum_rpc.v1 import watch_pb2
 
 from metaquorum import AdminClient
 from tests.processes.conftest import Cluster, quorumctl, until
+from tests.watches.following import Follower
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -43,10 +45,18 @@ async def test_quorumctl_needs_only_a_broker(shared_cluster: Cluster) -> None:
 
 
 async def test_a_change_outlives_the_leader_that_it_was_sent_to(cluster: Cluster) -> None:
-    """kill -9 of the active controller under writes: every change is answered as done, and none as done before."""
+    """kill -9 of the active controller under writes: every change is answered as done, and none as done before.
+
+    A watch at that controller goes on at another one, and at the end at a broker: it shows every change once, in one order.
+    """
     await cluster.online()
     created: dict[str, bytes] = {}
-    killed = asyncio.Event()
+    killed, written = asyncio.Event(), asyncio.Event()
+    leader = await cluster.leader()
+    others = [node.endpoint for node in cluster.controllers.values() if node is not leader]
+    watch = Follower(watch_pb2.WatchFilter(all_topics=True))
+    watching = asyncio.ensure_future(watch.follow([leader.endpoint, *others], written.is_set))
+    await watch.began.wait()
 
     async def write(writer: int) -> None:
         async with AdminClient([node.endpoint for node in cluster.controllers.values()], timeout_s=30) as client:
@@ -62,7 +72,7 @@ async def test_a_change_outlives_the_leader_that_it_was_sent_to(cluster: Cluster
             return True if len(created) > 60 else None
 
         await until(enough, 60)
-        cluster.dev.kill((await cluster.leader()).name)
+        cluster.dev.kill(leader.name)
         killed.set()
 
     async with asyncio.TaskGroup() as tasks:
@@ -70,3 +80,16 @@ async def test_a_change_outlives_the_leader_that_it_was_sent_to(cluster: Cluster
         for writer in range(4):
             tasks.create_task(write(writer))
     assert {topic.name: topic.topic_id async for topic in cluster.client.topics()} == created
+    written.set()
+    await watching
+    await cluster.client.create_topic("last", partitions=1, replication_factor=3)
+    await watch.follow([cluster.brokers[101].endpoint], lambda: "last" in _topics_of(watch))
+    assert watch.nodes[0] == leader.endpoint and watch.nodes[-2] in others and len(watch.nodes) >= 3
+    assert sorted(_topics_of(watch)) == sorted([*created, "last"])
+    assert watch.offsets == sorted(set(watch.offsets))
+    assert not watch.resets
+
+
+def _topics_of(watch: Follower) -> list[str]:
+    """The topics that a watch has shown as created, each as often as it was shown."""
+    return [event.record.topic for event in watch.events if event.record.type == "Topic"]

@@ -21,6 +21,8 @@ from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.daemon_metrics import DAEMON_ROWS
 from service_kit.security.served_certificate import ServedCertificate
 from snapshots.store import SnapshotInfo
+from watches.service.metric_rows import WATCH_ROWS
+from watches.service.tallies import WatchTallies
 
 
 class ControllerReading(NamedTuple):
@@ -33,6 +35,7 @@ class ControllerReading(NamedTuple):
     figures: Figures | None
     """None on a node that is not the active controller, and before the first count."""
     snapshots: tuple[SnapshotInfo, ...]
+    watches: WatchTallies
 
     def partitions(self, name: str) -> int | None:
         """Returns a count of partitions by its name."""
@@ -50,13 +53,14 @@ def add_metrics(
     calls: CallTallies,
     figures: ClusterFigures,
     certificate: ServedCertificate | None,
+    watches: WatchTallies,
 ) -> None:
     """Adds the controller's table to the page of `metrics`."""
 
     def look() -> ControllerReading:
         status = node.status()
         newest = figures.newest if status.is_active else None
-        return ControllerReading(status, node.tallies, calls, certificate, newest, node.list_snapshots())
+        return ControllerReading(status, node.tallies, calls, certificate, newest, node.list_snapshots(), watches)
 
     metrics.add_table(CONTROLLER_METRICS, look)
 
@@ -364,5 +368,6 @@ CONTROLLER_METRICS: Final[tuple[Metric[ControllerReading], ...]] = (
     *DISK_ROWS,
     *WORK_ROWS,
     *HAPPENING_ROWS,
+    *WATCH_ROWS,
     *DAEMON_ROWS,
 )

@@ -53,6 +53,7 @@ from quorum.runtime.protocol.world import (
     Submission,
 )
 from quorum.runtime.status import node_status
+from quorum.runtime.watched_log import NodeWatchedLog
 from snapshots.history.past import Past
 from snapshots.history.wanted import OutOfReach, Wanted
 from snapshots.store import PositionOutOfRange, SnapshotInfo, SnapshotNotFound
@@ -137,6 +138,10 @@ class LoneController:
     @property
     def tallies(self) -> Tallies:
         return self.lone.node.tallies
+
+    @property
+    def watched(self) -> NodeWatchedLog:
+        return NodeWatchedLog(self.lone.node, lambda: None)
 
     async def raft(self, request: PeerRequest) -> PeerResponse:
         answer = self.ask(lambda reply_to: RaftRequest(request, reply_to))

@@ -5,11 +5,12 @@ from functools import cache, partial
 from typing import Any
 
 import grpc
-from quorum_rpc.v1 import admin_pb2, broker_pb2, common_pb2, entity_pb2, voter_pb2
+from quorum_rpc.v1 import admin_pb2, broker_pb2, common_pb2, entity_pb2, voter_pb2, watch_pb2
 
 from metadata_log.format.errors import ErrorCode
 from quorum.wire.table_service import TableService
 from service_kit.rpc.refusals import Refusal
+from watches.service.watch_service import WatchService
 
 SERVICES = {
     name: file.DESCRIPTOR.services_by_name[name]
@@ -18,10 +19,14 @@ SERVICES = {
         ("BrokerService", broker_pb2),
         ("AdminService", admin_pb2),
         ("EntityService", entity_pb2),
+        ("WatchService", watch_pb2),
     )
 }
 METHODS = {f"{name}.{method.name}": method for name, service in SERVICES.items() for method in service.methods}
 """Every RPC between controllers, of brokers, of operators and of embedders, by `Service.Method`."""
+
+STEPS_MAX = 50
+"""How many steps of the event loop a watch gets for its first message."""
 
 
 class Context:
@@ -59,6 +64,8 @@ def _handler(servicer: Any, method: str) -> Any:
     if isinstance(servicer, TableService):
         streams = {"Submit": "submit", "KeepAlive": "keep_alive"}
         return getattr(servicer, streams[method]) if method in streams else partial(servicer.answer, method)
+    if isinstance(servicer, WatchService):
+        return servicer.watch
     return getattr(servicer, method)
 
 
@@ -74,6 +81,8 @@ def call(servicer: Any, method: str, request: Any) -> Any:
         if method == "FetchMetadataSnapshot":
             return await anext(handler(request, context))
         try:
+            if method == "Watch":
+                return await _first_message(servicer, request, context)
             return await handler(request, context)
         except grpc.aio.AioRpcError as e:
             refusal = Refusal.of(e)
@@ -81,6 +90,22 @@ def call(servicer: Any, method: str, request: Any) -> Any:
             return common_pb2.Error(code=int(ErrorCode[refusal.reason]), message=refusal.message)  # type: ignore[arg-type]
 
     return _loop().run_until_complete(work())
+
+
+async def _first_message(servicer: WatchService, request: Any, context: Context) -> Any:
+    """The first message of a watch; None if the watch waits for the node, or for a thread."""
+    watching = asyncio.get_running_loop().create_task(servicer.watch(request, context))
+    for _ in range(STEPS_MAX):
+        await asyncio.sleep(0)
+        if context.written or watching.done():
+            break
+    if not watching.done():
+        watching.cancel()
+        await asyncio.wait({watching})
+    await servicer.close()
+    if not watching.cancelled():
+        watching.result()
+    return watch_pb2.WatchResponse.FromString(context.written[0]) if context.written else None
 
 
 def codes_of(answer: Any) -> list[ErrorCode]:

@@ -60,6 +60,8 @@ from service_kit.process.endpoints import HostPort
 from snapshots.history.wanted import Wanted
 from snapshots.store import SnapshotInfo
 from tests.quorum.controller.cluster import Cluster
+from tests.watches.fake_log import FakeLog
+from watches.core.watched_log import WatchedLog
 
 T = TypeVar("T")
 
@@ -75,6 +77,8 @@ class FakeNode:
     def __init__(self, brokers: int = 3) -> None:
         self.cluster = Cluster(brokers)
         self.tallies = Tallies()
+        self.log = FakeLog()
+        """What is watched; no change of `cluster` is in it."""
         self.refuse_with: Refused | None = None
         self.asked: list[PeerRequest] = []
         self.fetches: list[MetadataFetch] = []
@@ -95,6 +99,10 @@ class FakeNode:
         self.answer_change: Callable[[QuorumChangeRequest], QuorumChangeResponse] = lambda request: (
             QuorumChangeResponse(ErrorCode.NONE, 1, 1, "done", 42)
         )
+
+    @property
+    def watched(self) -> WatchedLog:
+        return self.log
 
     async def raft(self, request: PeerRequest) -> PeerResponse:
         self._maybe_refuse()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quorum_rpc.v1 import admin_pb2, broker_pb2, common_pb2, entity_pb2, voter_pb2
+from quorum_rpc.v1 import admin_pb2, broker_pb2, common_pb2, entity_pb2, voter_pb2, watch_pb2
 
 from metadata_log.format.ids import LOST_DIRECTORY, NodeId, OffsetAndEpoch
 from tests.quorum.controller.cluster import incarnation
@@ -276,6 +276,16 @@ def _entities() -> dict[str, Any]:
     }
 
 
+def _watch() -> watch_pb2.WatchRequest:
+    return watch_pb2.WatchRequest(
+        filter=watch_pb2.WatchFilter(
+            entities=[{"kind": "lock", "name_prefix": "a"}], topics=["orders"], brokers=[0], sessions=True, others=True
+        ),
+        position=watch_pb2.WatchPosition(generation=1, offset=1, epoch=1, chain=bytes(32)),
+        bookmark_interval_ms=1_000,
+    )
+
+
 def good_requests(
     broker_epoch: int = 0,
     topic_id: bytes = bytes(16),
@@ -290,6 +300,7 @@ def good_requests(
             ("BrokerService", _brokers(broker_epoch, topic_id, offset, snapshot)),
             ("AdminService", {**_topics(), **_brokers_and_partitions(), **_quorum()}),
             ("EntityService", _entities()),
+            ("WatchService", {"Watch": _watch()}),
         )
         for method, request in requests.items()
     }

@@ -589,6 +589,18 @@ OPERATORS: Final = {
     ),
 }
 
+WATCHES: Final = {
+    "Watch": (
+        of_operators("cluster_id", "another", E.INCONSISTENT_CLUSTER_ID),
+        of_operators("bookmark_interval_ms", 99, E.INVALID_REQUEST),
+        of_operators("position.chain", HALF, E.INVALID_REQUEST),
+        of_operators("position.epoch", -1, E.INVALID_REQUEST),
+        of_operators("from_now", True, E.INVALID_REQUEST),
+        of_operators("filter.topics", [LONG * 10], E.INVALID_REQUEST),
+        of_operators("filter.brokers", [1] * 101, E.INVALID_REQUEST),
+    ),
+}
+
 TABLE: Final = {
     f"{service}.{method}": rows
     for service, methods in (
@@ -596,6 +608,7 @@ TABLE: Final = {
         ("BrokerService", BROKERS),
         ("AdminService", OPERATORS),
         ("EntityService", EMBEDDERS),
+        ("WatchService", WATCHES),
     )
     for method, rows in methods.items()
 }

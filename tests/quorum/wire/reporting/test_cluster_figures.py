@@ -8,12 +8,13 @@ from quorum.wire.reporting.metric_table import add_metrics
 from service_kit.process.metrics import Metrics
 from service_kit.rpc.call_tallies import CallTallies
 from tests.quorum.wire.fake_node import FakeNode
+from watches.service.tallies import WatchTallies
 
 
 def shown(node: FakeNode, figures: ClusterFigures, name: str) -> dict[str, str]:
     """The series of one metric, by their labels."""
     metrics = Metrics()
-    add_metrics(metrics, node, CallTallies(), figures, None)
+    add_metrics(metrics, node, CallTallies(), figures, None, WatchTallies())
     return dict(re.findall(rf"^metaquorum_{name}(\{{\S+\}}|) (\S+)$", metrics.page().decode(), re.MULTILINE))
 
 

@@ -11,11 +11,12 @@ from service_kit.process.metrics import Metrics
 from service_kit.rpc.call_tallies import CallTallies
 from tests.quorum.wire.fake_node import FakeNode
 from tests.service_kit.prometheus_rules import complaints, promtool
+from watches.service.tallies import WatchTallies
 
 
 def page() -> bytes:
     metrics = Metrics()
-    add_metrics(metrics, FakeNode(), CallTallies(), ClusterFigures(), None)
+    add_metrics(metrics, FakeNode(), CallTallies(), ClusterFigures(), None, WatchTallies())
     return metrics.page()
 
 
@@ -33,7 +34,7 @@ def test_each_problem_is_a_series() -> None:
     node, metrics = FakeNode(), Metrics()
     sick = replace(node.status(), problems=(Problem(ProblemCode.DISK_FULL, "the disk is full"),))
     node.status = lambda: sick  # type: ignore[method-assign]
-    add_metrics(metrics, node, CallTallies(), ClusterFigures(), None)
+    add_metrics(metrics, node, CallTallies(), ClusterFigures(), None, WatchTallies())
     shown = dict(re.findall(r'^metaquorum_problem\{code="(\w+)"\} (\S+)$', metrics.page().decode(), re.MULTILINE))
     assert shown == {code.value: "1.0" if code is ProblemCode.DISK_FULL else "0.0" for code in ProblemCode}
 
@@ -45,7 +46,7 @@ def test_silent_voters_are_unknown_without_a_leader() -> None:
     (row,) = [row for row in CONTROLLER_METRICS if row.name == "silent_voters"]
     for leader_id, expected in ((1, 1), (None, None)):
         status = replace(well, replicas=silent, leader=replace(well.leader, leader_id=leader_id))
-        assert row.read(ControllerReading(status, Tallies(), CallTallies(), None, None, ())) == expected
+        assert row.read(ControllerReading(status, Tallies(), CallTallies(), None, None, (), WatchTallies())) == expected
 
 
 def test_the_names_are_as_prometheus_wants_them() -> None:

@@ -17,6 +17,7 @@ from service_kit.process.metrics import Metrics
 from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.health import ADMIN, LIVE, QUORUM, Health
 from tests.quorum.wire.fake_node import FakeNode
+from watches.service.tallies import WatchTallies
 
 
 async def told(status: NodeStatus) -> tuple[str | None, str | None, str | None]:
@@ -55,14 +56,14 @@ def test_decisions_that_failed_are_counted_on_the_metrics_page() -> None:
     """What an alert is made of: the problem goes after a while, the number stays."""
     node, metrics = FakeNode(), Metrics()
     node.status = lambda: replace(FakeNode().status(), failed_decisions=3)  # type: ignore[method-assign]
-    add_metrics(metrics, node, CallTallies(), ClusterFigures(), None)
+    add_metrics(metrics, node, CallTallies(), ClusterFigures(), None, WatchTallies())
     assert b"metaquorum_failed_decisions_total 3" in metrics.page()
 
 
 def test_who_follows_no_leader_shows_none_on_the_metrics_page() -> None:
     """NaN, as for all that a node does not know: an alert on the leader must not be kept quiet by one that is only remembered."""
     node, metrics = FakeNode(), Metrics()
-    add_metrics(metrics, node, CallTallies(), ClusterFigures(), None)
+    add_metrics(metrics, node, CallTallies(), ClusterFigures(), None, WatchTallies())
     assert b"metaquorum_current_leader 1.0\n" in metrics.page()
     node.status = lambda: replace(FakeNode().status(), leader=LeaderHint(None, 1, None))  # type: ignore[method-assign]
     assert b"metaquorum_current_leader NaN\n" in metrics.page()

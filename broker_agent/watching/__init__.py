@@ -1,0 +1,1 @@
+"""The log of a broker, as its watches read it."""
