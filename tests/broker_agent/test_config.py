@@ -108,10 +108,16 @@ def test_port_0_is_advertised_as_the_port_that_was_bound() -> None:
 def test_whose_certificates_are_whose() -> None:
     """A subject has commas of its own, so that a list of several is written in the file."""
     files = {f"tls__{name}": f"/{name}" for name in ("certificate__chain", "private__key", "certificate__authority")}
-    config = loaded(**files, tls__node__names="broker-4@B4.example.org,controller-1@c1", admin__principals="CN=alice")
+    config = loaded(
+        **files,
+        tls__node__names="broker-4@B4.example.org,controller-1@c1",
+        admin__principals="CN=alice",
+        entities__principals="CN=worker",
+    )
     assert config.tls_files is not None
     assert [str(each) for each in config.access.node_names] == ["broker-4@b4.example.org", "controller-1@c1"]
     assert config.access.admin_principals == {"CN=alice"}
+    assert config.access.entity_principals == {"CN=worker"}
     assert any("broker-ID@name expected" in each for each in mistakes(**files, tls__node__names="b4.example.org"))
 
 

@@ -104,9 +104,13 @@ def test_whose_certificates_are_whose(tmp_path: Path) -> None:
     tls = "".join(f"tls.{name}: /{name}\n" for name in ("certificate.chain", "private.key", "certificate.authority"))
     names = "tls.node.names: [controller-1@c1.example.org, broker-4@b4.example.org]\n"
     operators = "admin.principals: ['CN=alice,O=Example', CN=bob]\n"
-    access = load(tmp_path, LEAST + tls + names + operators).access
+    embedders = "entities.principals: [CN=worker]\n"
+    access = load(tmp_path, LEAST + tls + names + operators + embedders).access
     assert [str(each) for each in access.node_names] == ["controller-1@c1.example.org", "broker-4@b4.example.org"]
     assert access.admin_principals == {"CN=alice,O=Example", "CN=bob"}
+    assert access.entity_principals == {"CN=worker"}
+    with pytest.raises(ConfigErrors, match=r"entities\.principals: needs the three tls files"):
+        load(tmp_path, LEAST + embedders).node_config()
     with pytest.raises(ConfigErrors, match=r"tls\.node\.names needs the three tls files"):
         load(tmp_path, LEAST + names)
     shared = "tls.node.names: [controller-1@Host.example.org, broker-1@host.example.org]\n"

@@ -64,6 +64,7 @@ from quorum.controller.protocol.directory_commands import (
     DirectoryAssignment,
 )
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
+from quorum.controller.protocol.entity_commands import AlterKinds, CloseSession, OpenSession, Transact
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, FeatureUpdate, UpdateFeatures, UpgradeType
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode, Mode
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
@@ -81,6 +82,7 @@ from quorum.controller.protocol.topic_commands import (
 from quorum.controller.rights.quotas import CLIENT_KEYS, ENTITY_TYPES, IP_KEYS
 from quorum.controller.topics.config_keys import KEYS
 from tests.quorum.controller.cluster import Cluster, incarnation
+from tests.quorum.controller.entities.any_entity_command import entity_commands, settle
 
 NAMES: Final = ("orders", "moved.a", "alone")
 BROKERS: Final = 5
@@ -104,6 +106,7 @@ def busy() -> Cluster:
     cluster.run(AlterConfigs((_set(TOPIC_RESOURCE, "orders"), _set(BROKER_RESOURCE, ""), _set(BROKER_RESOURCE, "1"))))
     cluster.contact(2, wants_fence=True)
     cluster.contact(3, wants_shut_down=True)
+    settle(cluster)
     return cluster
 
 
@@ -360,11 +363,12 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
         st.builds(CreateAcls, some(ACL), st.booleans()),
         st.builds(DeleteAcls, some(ACL_FILTER), st.booleans()),
         st.builds(AlterClientQuotas, some(QUOTA_ALTERATION), st.booleans()),
+        entity_commands(image, topic, ALTERATION),
     )  # fmt: skip
 
 
-SILENT: Final = (AllocateProducerIds,)
-"""Commands that write and tell nothing: brokers send them all the time, and nobody asks afterwards."""
+SILENT: Final = (AllocateProducerIds, Transact, AlterKinds)
+"""Commands that write and tell nothing: brokers and embedders send them all the time, and nobody asks afterwards."""
 HAPPENINGS_MAX: Final = 4
 """A decision has no more: the first of `LogDirectoriesLost`, `BrokerFenced`, `ReplicasMoved`, `BrokerRegistered`."""
 CLIENTS: Final = (
@@ -372,6 +376,7 @@ CLIENTS: Final = (
     UnregisterBroker, UpdateFeatures, DrainBroker, EndBrokerMode, AlterClientQuotas,
     AlterConfigKeys,
     CreateAcls, DeleteAcls, AlterUserScramCredentials,
+    Transact, AlterKinds, OpenSession, CloseSession,
 )  # fmt: skip
 """Requests that may have an id."""
 
