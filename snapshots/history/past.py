@@ -100,8 +100,8 @@ class Past:
             HistoryDamaged: a necessary file is damaged, or the files changed all the time.
             ReplayStopped: this release cannot replay a batch below the position.
         """
-        if wanted.offset is not None and not 0 <= wanted.offset <= committed_end:
-            raise OutOfReach(wanted, (yield from self.reach(committed_end)))
+        if wanted.offset is not None and wanted.offset > committed_end:
+            raise OutOfReach.above(wanted, committed_end)
         trouble: Exception | None = None
         for _ in range(ATTEMPTS_MAX):
             try:
@@ -114,7 +114,7 @@ class Past:
             except LogFormatError as e:
                 raise HistoryDamaged(f"{e}. Nothing was read; ask another node") from e
             if shown is None:
-                raise OutOfReach(wanted, (yield from self.reach(committed_end)))
+                raise OutOfReach.below(wanted, (yield from self.reach(committed_end)))
             return shown
         raise HistoryDamaged(f"{trouble}; {_RESTLESS}")
 

@@ -49,12 +49,25 @@ class Reach(NamedTuple):
 class OutOfReach(Exception):
     """The position is above the committed records, or below everything that snapshots, archive and log reach."""
 
-    def __init__(self, wanted: Wanted, reach: Reach) -> None:
-        super().__init__(
+    def __init__(self, text: str, reach: Reach) -> None:
+        super().__init__(text)
+        self.reach = reach
+        """If the position is above the end: the end alone, because nobody has looked how far back the files reach."""
+
+    @classmethod
+    def above(cls, wanted: Wanted, end: Offset) -> "OutOfReach":
+        """Make the error of a position above the committed records. O(1): a reader may ask for the future again and again."""
+        text = f"the image at {wanted} cannot be shown: the committed records end at {end}. Nothing was read"
+        return cls(text, Reach(end, 0, end))
+
+    @classmethod
+    def below(cls, wanted: Wanted, reach: Reach) -> "OutOfReach":
+        """Make the error of a position below the files' reach."""
+        text = (
             f"the image at {wanted} cannot be shown: this node can show each offset from {reach.lowest} "
             f"(time {reach.lowest_time_ms} ms) to {reach.end}. Nothing was read; ask for one of these, or ask another node"
         )
-        self.reach = reach
+        return cls(text, reach)
 
 
 class HistoryDamaged(LogFormatError):

@@ -68,6 +68,8 @@ class PastImages:
             Refused: OFFSET_OUT_OF_RANGE, NOT_READY, THROTTLING_QUOTA_EXCEEDED or STORAGE_ERROR, as RequestContext of the wire
                 describes them.
         """
+        if wanted.offset is not None and wanted.offset > committed_end:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, str(OutOfReach.above(wanted, committed_end)))
         self._forget_later()
         kept = self._kept.find(wanted, committed_end)
         if kept is not None:

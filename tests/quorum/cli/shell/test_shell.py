@@ -114,7 +114,7 @@ def test_the_history_of_a_path_is_each_of_its_changes(shell: Shell) -> None:
         ("cd a b", "usage: cd"),
         ("fly", "no command 'fly'"),
         ("run ls", "no command 'run'"),
-        ("at 99", "each offset from 0"),
+        ("at 99", "the committed records end at 5"),
         ("at yesterday", "an offset, or `end`"),
         ("diff 1 2 3 /", "usage: diff"),
         ("diff 1 2 /no", "neither position has /no"),
