@@ -443,7 +443,7 @@ class AdminClient(SettingsCalls):
         """Opens a stream of changes to the active controller. See `SubmitStream`."""
         self.check_present()
         target = await self.leader()
-        return SubmitStream(self._stub(target).Submit(), target, self._cluster_id, self.timeout_s)
+        return SubmitStream(self.stub(target).Submit(), target, self.cluster_id, self.timeout_s)
 
 
 def _only(results: Any, tolerate: ErrorCode | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Calls of AdminService: one request, as many attempts as it takes, one answer or one error.
+"""Calls of AdminService and EntityService: one request, as many attempts as it takes, one answer or one error.
 
 A call asks the controller that the client believes to lead, follows leader hints, and asks the next controller while none leads.
 Each call has one deadline. For example:
@@ -17,8 +17,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import grpc
-from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
+from quorum_rpc.v1 import admin_pb2
 
+from clients.doubts import doubt_of
 from clients.errors import (
     AdminError,
     Incomplete,
@@ -30,9 +31,10 @@ from clients.errors import (
     error_of_each,
     error_of_garbage,
 )
+from clients.methods import STUBS, method_of
 from metadata_log.format.errors import ErrorCode
 from service_kit.process.endpoints import BadEndpoint, parse_host_port
-from service_kit.rpc.api_methods import ADMIN, Kind, changes_nothing
+from service_kit.rpc.api_methods import Kind
 from service_kit.rpc.dial import was_never_sent
 from service_kit.rpc.forwarding import STAY_HERE
 from service_kit.rpc.grpc_options import channel_options
@@ -41,12 +43,6 @@ from service_kit.rpc.refusals import Refusal
 Metadata: TypeAlias = tuple[tuple[str, str], ...]
 R = TypeVar("R")
 
-METHODS: Final = {
-    method.input_type.full_name: method.name
-    for method in admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods
-    if not method.client_streaming
-}
-"""The unary methods of AdminService. The keys are the names of the requests' types; no two methods share one."""
 
 DEFAULT_TIMEOUT_S: Final = 10.0
 ATTEMPT_S: Final = 2.0
@@ -104,9 +100,11 @@ class Calls:
             raise BadEndpoint("no endpoint given; a client needs host:port of at least one controller or broker")
         self.endpoints = tuple(parse_host_port(endpoint).target for endpoint in endpoints)
         self.timeout_s = timeout_s
-        self._cluster_id = cluster_id or ""
+        self.cluster_id = cluster_id or ""
+        """The cluster that must answer; "": any."""
         self._dial = dial or _dial_insecurely
-        self._stubs: dict[str, tuple[grpc.aio.Channel, Any]] = {}
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._stubs: dict[tuple[str, str], Any] = {}
         self._target = self.endpoints[0]
         self._turn = 0
         self.on_delay: Callable[[AdminError, float], object] | None = None
@@ -119,6 +117,8 @@ class Calls:
         """The offset of the image of the past that the last answer showed; None: no answer did."""
         self.local_view: admin_pb2.LocalView | None = None
         """The node and the age of the last answer that came from one node's own image."""
+        self._generation = 0
+        """The highest generation that an answer had. Answers of AdminService have none."""
         self._high_watermark = 0
         """The highest offset that this client was told of. Its next change takes effect above, and its next read is not older."""
 
@@ -140,16 +140,16 @@ class Calls:
 
     async def close(self) -> None:
         """Closes all connections."""
-        stubs, self._stubs = self._stubs, {}
-        for channel, _ in stubs.values():
+        channels, self._channels, self._stubs = self._channels, {}, {}
+        for channel in channels.values():
             await channel.close()
 
     async def call(self, request: Any, response_type: type[R], *, repeatable: bool = True) -> R:
-        """Sends any request of AdminService to the active controller. The request's type names the method.
+        """Sends any request of AdminService or EntityService to the active controller. The request's type names the method.
 
         Every change gets a request id, so the client sends it again when the answer is missing, unless `repeatable` is False.
         """
-        kind = ADMIN[METHODS[request.DESCRIPTOR.full_name]]
+        kind = method_of(request).kind
         if kind is Kind.READ:
             self._name_position(request.context)
         else:
@@ -211,9 +211,14 @@ class Calls:
             text = f"the list was not complete in time: {count} of its pages came"
             raise Incomplete(ErrorCode.REQUEST_TIMED_OUT, text) from e
 
+    @property
+    def target(self) -> str:
+        """The node that the next call asks: the active controller, as far as this client knows."""
+        return self._target
+
     async def leader(self) -> str:
         """Returns `host:port` of the active controller, and waits for an election if necessary."""
-        await self._ask(admin_pb2.ListTopicsRequest(page_size=1), metadata=((STAY_HERE, "1"),))
+        await self._ask(self._small_read(), metadata=((STAY_HERE, "1"),))
         return self._target
 
     def _limit_s(self, request: Any, now_s: float) -> float:
@@ -236,7 +241,7 @@ class Calls:
         on_delay = self.on_delay
         has_followed_hint = False
         # The voters' log tells if a goal was reached since the client looked, so the client looks just before.
-        is_stale = not self._high_watermark or ADMIN[METHODS[request.DESCRIPTOR.full_name]] is Kind.GOAL
+        is_stale = not self._high_watermark or method_of(request).kind is Kind.GOAL
         while (left_s := deadline_s - loop.time()) > 0:
             target = self._target
             attempt_s = min(left_s, ATTEMPT_S) if repeatable else left_s
@@ -246,7 +251,7 @@ class Calls:
                         await self._see(target, attempt_s)
                     request.context.client_high_watermark = self._high_watermark
                 response = await self._attempt(target, request, attempt_s, metadata)
-                doubt = None if lost is None else _doubt(request, response)
+                doubt = None if lost is None else doubt_of(request, response)
                 if doubt is None:
                     return response
                 last = doubt
@@ -278,7 +283,7 @@ class Calls:
     async def _see(self, target: str, timeout_s: float) -> None:
         """Reads the log's offset before the first attempt of a change, so that the controllers will still know the outcome."""
         try:
-            await self._attempt(target, admin_pb2.ListTopicsRequest(page_size=1), timeout_s)
+            await self._attempt(target, self._small_read(), timeout_s)
         except Unanswered as e:  # of a read, before the change
             raise NotReached(ErrorCode.BROKER_NOT_AVAILABLE, e.message) from e
 
@@ -296,13 +301,15 @@ class Calls:
         raise error_of_each(tried)
 
     async def _attempt(self, target: str, request: Any, timeout_s: float, metadata: Metadata = ()) -> Any:
-        method = METHODS[request.DESCRIPTOR.full_name]
-        request.context.cluster_id = self._cluster_id
+        method = method_of(request)
+        request.context.cluster_id = self.cluster_id
         request.context.timeout_ms = max(1, int(timeout_s * 1_000))
-        is_read = changes_nothing(method, request)
+        is_read = method.kind is Kind.READ or bool(getattr(request, "validate_only", False))
         try:
             # The server's deadline comes first, so that its word about the outcome still arrives.
-            response = await getattr(self._stub(target), method)(request, timeout=timeout_s + 0.25, metadata=metadata)
+            response = await getattr(self.stub(target, method.service), method.name)(
+                request, timeout=timeout_s + 0.25, metadata=metadata
+            )
         except grpc.aio.AioRpcError as e:
             refusal = Refusal.of(e)
             if refusal is not None:
@@ -314,41 +321,39 @@ class Calls:
         refusal = Refusal.in_answer(response)
         if refusal is not None:
             raise AdminError.of_refusal(refusal, target, is_read=is_read)
+        self._note_offset(response)
+        return response
+
+    def _note_offset(self, response: Any) -> None:
+        """Notes how far the log has come. A later generation begins anew: its offsets may be lower."""
+        generation = getattr(response, "generation", self._generation)
+        if generation > self._generation:
+            self._generation, self._high_watermark = generation, 0
         for name in _OFFSETS:
             self._high_watermark = max(self._high_watermark, getattr(response, name, 0))
-        return response
+
+    def _small_read(self) -> Any:
+        """A read for the sake of the offset of its answer."""
+        return admin_pb2.ListTopicsRequest(page_size=1)
 
     def _go_elsewhere(self, asked: str, hint: str | None) -> bool:
         """Chooses the next target: the hinted leader, if it is another node (then True), or the next endpoint."""
         if hint is not None and hint != asked:
             self._target = hint
             return True
-        self._turn = (self._turn + 1) % len(self.endpoints)
-        self._target = self.endpoints[self._turn]
+        if self._target == asked:  # else another call has moved on meanwhile, and would be moved back
+            self._turn = (self._turn + 1) % len(self.endpoints)
+            self._target = self.endpoints[self._turn]
         return False
 
-    def _stub(self, target: str) -> Any:
-        if target not in self._stubs:
-            channel = self._dial(target)
-            stub = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
-            self._stubs[target] = (channel, stub)
-        return self._stubs[target][1]
-
-
-def _doubt(request: Any, response: Any) -> AdminError | None:
-    """Returns why this answer leaves the outcome of an earlier, lost attempt open; None where the outcome is clear.
-
-    Either every item was refused. Controllers remember only changes that were made, so the lost attempt may still arrive, and be
-    accepted then. Or the lost attempt was made, and its results were too long to be remembered.
-    """
-    if not request.context.request_id or getattr(request, "validate_only", False) or not hasattr(response, "results"):
-        return None
-    if not response.results:
-        text = f"the change was made below offset {response.offset}; the controllers have forgotten the result of each part"
-        return AdminError(ErrorCode.REQUEST_TIMED_OUT, text)
-    # A request that is done as a whole or not at all has results without errors: the answer itself is the proof.
-    errors = [result.error for result in response.results if hasattr(result, "error")]
-    return AdminError.of(errors[0]) if errors and all(error.code for error in errors) else None
+    def stub(self, target: str, service: str = "AdminService") -> Any:
+        """Returns the stub of a service at `target`, over the one channel to this target."""
+        if target not in self._channels:
+            self._channels[target] = self._dial(target)
+        stub = self._stubs.get((target, service))
+        if stub is None:
+            stub = self._stubs[target, service] = STUBS[service](self._channels[target])
+        return stub
 
 
 def _token_of_0_1_0(page: Any) -> bytes:

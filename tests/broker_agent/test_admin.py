@@ -160,7 +160,7 @@ async def test_a_stream_that_breaks_behind_the_broker_breaks_before_it(client: A
 
     await client.list_topics()
     cluster.targets[:] = ["127.0.0.1:1"]
-    call = client._stub(client._target).Submit()
+    call = client.stub(client.target).Submit()
     with pytest.raises(grpc.aio.AioRpcError) as broken:
         await call.read()
     assert broken.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -216,7 +216,7 @@ async def test_a_stream_of_bytes_that_are_no_message_is_ended_at_once(
 ) -> None:
     """Neither the client nor the controller waits for the rest of it."""
     await client.list_topics()
-    channel, _ = client._stubs[client._target]
+    channel = client._channels[client.target]
     call = channel.stream_stream(f"/{SERVICE.full_name}/Submit")(timeout=5)
     await call.write(b"\xff" * 20)
     with pytest.raises(grpc.aio.AioRpcError) as refused:

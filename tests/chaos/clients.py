@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from quorum_rpc.v1 import admin_pb2
 
-from clients.calls import METHODS
+from clients.methods import METHODS
 from metaquorum import TOPIC_RESOURCE, AdminClient, AdminError, ErrorCode, Unanswered
 from service_kit.rpc.api_methods import changes_nothing
 from tests.chaos.judge.history import Kind, Operation, Outcome, State

@@ -10,7 +10,7 @@ import quorum_rpc.v1
 from quorum_rpc.v1 import admin_pb2
 
 from clients.admin import AdminClient
-from clients.calls import METHODS as CLIENT_METHODS
+from clients.methods import METHODS as CLIENT_METHODS
 from quorum.controller.protocol.topic_commands import DEFAULT_COUNT
 from quorum.wire.admin import AdminService
 from quorum.wire.admin_methods import CALLS, TABLE

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
-from clients.calls import METHODS as CLIENT_METHODS
+from clients.methods import METHODS as CLIENT_METHODS
 from metadata_log.format import records
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import Endpoint
