@@ -1,0 +1,1 @@
+"""Entities, sessions and watches for programs in Python; `core` is the pure half."""
