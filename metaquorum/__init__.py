@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from quorum_rpc.v1 import admin_pb2
 
 from clients.admin import AdminClient
+from clients.blocking.client import BlockingClient, BlockingLock, BlockingSession, BlockingWatch
 from clients.consumer.config import ConsumerConfig
 from clients.consumer.errors import (
     ConsumerError,
@@ -34,6 +35,36 @@ from clients.consumer.errors import (
 from clients.consumer.positions import PositionStore, StoredPosition
 from clients.consumer.records import ConsumerRecord
 from clients.consumer_client import Consumer
+from clients.entities.client import EntityClient
+from clients.entities.core.transactions import (
+    AlterConfigs,
+    Condition,
+    CreateTopic,
+    DeleteEntity,
+    DeleteTopic,
+    Operation,
+    OperationResult,
+    PutEntity,
+    Transacted,
+    absent,
+    exists,
+    value_is,
+    version_at_most,
+    version_is,
+)
+from clients.entities.core.values import DescribedKind, Entity, EntityOwner, KindLimits, SessionListing, Token
+from clients.entities.core.watch_values import (
+    EntityDeleted,
+    EntityWritten,
+    RecordWritten,
+    ResetReason,
+    WatchBatch,
+    WatchPosition,
+)
+from clients.entities.errors import ConditionFailed, NotHeld, SessionLost
+from clients.entities.live_view import LiveView
+from clients.entities.session import Session
+from clients.entities.watch import Watch
 from clients.errors import AdminError, Incomplete, MayHaveHappened, MetadataError, NoLeader, NotReached, Unanswered
 from clients.file_positions import FilePositions
 from clients.metadata.client_metadata import ClientMetadata, NotThere
@@ -64,6 +95,11 @@ from clients.producer.errors import (
 )
 from clients.producer.record_metadata import RecordMetadata
 from clients.producer_client import Producer
+from clients.recipes.barrier import Barrier
+from clients.recipes.config import Config
+from clients.recipes.election import Election, Leader, leader_of, observe_leaders
+from clients.recipes.lock import Lock
+from clients.recipes.members import Joined, Left, MemberChange, Members, Membership, Updated
 from clients.submit_stream import SubmitStream
 from metadata_log.format.acl_words import AclOperation, PatternType, PermissionType, ResourceType
 from metadata_log.format.errors import ErrorCode
@@ -113,7 +149,13 @@ __all__ = [
     "Agent",
     "AgentEnded",
     "AgentError",
+    "AlterConfigs",
     "AssignmentStream",
+    "Barrier",
+    "BlockingClient",
+    "BlockingLock",
+    "BlockingSession",
+    "BlockingWatch",
     "BrokerConfig",
     "BrokerDescription",
     "BrokerState",
@@ -125,27 +167,49 @@ __all__ = [
     "ClusterDescription",
     "ClusterNode",
     "ClusterResource",
+    "Condition",
+    "ConditionFailed",
+    "Config",
     "ConfigErrors",
     "Consumer",
     "ConsumerConfig",
     "ConsumerError",
     "ConsumerRecord",
     "CorruptRecords",
+    "CreateTopic",
     "Delete",
+    "DeleteEntity",
+    "DeleteTopic",
+    "DescribedKind",
     "Dialer",
     "DiskFailed",
+    "Election",
     "Endpoint",
+    "Entity",
+    "EntityClient",
+    "EntityDeleted",
+    "EntityOwner",
+    "EntityWritten",
     "ErrorCode",
     "FilePositions",
     "Follow",
     "ImageUpdate",
     "Incomplete",
     "IsrGranted",
+    "Joined",
+    "KindLimits",
     "Lead",
+    "Leader",
     "LeaseStatus",
+    "Left",
+    "LiveView",
+    "Lock",
     "LogTruncated",
     "MayHaveBeenWritten",
     "MayHaveHappened",
+    "MemberChange",
+    "Members",
+    "Membership",
     "MetadataClient",
     "MetadataError",
     "MetadataRequestPlan",
@@ -154,12 +218,15 @@ __all__ = [
     "NoLeader",
     "NoPosition",
     "NotAnswered",
+    "NotHeld",
     "NotReached",
     "NotRegistered",
     "NotRunning",
     "NotThere",
     "NotWritten",
     "OffsetOutOfRange",
+    "Operation",
+    "OperationResult",
     "OwnConfigs",
     "PartitionMissing",
     "PartitionNodes",
@@ -174,28 +241,47 @@ __all__ = [
     "ProposalInFlight",
     "ProposalRefused",
     "PublisherProblem",
+    "PutEntity",
     "RecordMetadata",
     "RecordTooLarge",
+    "RecordWritten",
+    "ResetReason",
     "ResourceType",
     "ResumePoint",
     "SendError",
+    "Session",
+    "SessionListing",
+    "SessionLost",
     "Stop",
     "StoredPosition",
     "SubmitStream",
     "TlsFiles",
+    "Token",
     "TopicIdPartition",
     "TopicNotKnown",
     "TopicPartition",
     "TopicUpdate",
+    "Transacted",
     "Unanswered",
+    "Updated",
     "ViewVersion",
     "WaitOnMetadata",
     "Waited",
+    "Watch",
+    "WatchBatch",
+    "WatchPosition",
     "WholeSet",
     "__version__",
+    "absent",
     "admin_pb2",
+    "exists",
+    "leader_of",
     "least_loaded_node",
     "load_broker_config",
+    "observe_leaders",
+    "value_is",
+    "version_at_most",
+    "version_is",
 ]
 
 __version__: str

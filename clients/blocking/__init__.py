@@ -1,0 +1,1 @@
+"""The same client for scripts without an event loop: calls that block."""

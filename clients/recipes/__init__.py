@@ -1,0 +1,1 @@
+"""Recipes over entities, sessions and watches: lock, election, members, barrier, live settings."""

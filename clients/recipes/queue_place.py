@@ -1,0 +1,231 @@
+"""A place in a queue: the first place holds. Locks and elections are queues.
+
+A place is an ephemeral entity below the queue's name. The place with the lowest `created` is the first. A place waits for the
+place just before it, and for no other, so a place that goes wakes one client. Example:
+
+    1. Clients 1, 2 and 3 have the places created at 1,000, 1,010 and 1,020. Client 1 holds; 2 watches the place of 1, 3 that of
+       2.
+    2. Client 2 gives up. Client 3 lists the queue, finds the place of client 1 before its own, and watches this place.
+    3. The session of client 1 ends, and the place vanishes in the same batch. Client 3 lists the queue, and is the first.
+
+No two places have the same `created`, and each later holder has a greater one, so (generation, created) is the fencing token.
+
+A request without an answer may still arrive. A place whose request was lost is therefore left with a mark that bars the request:
+
+    4. The request for the place of client 4 is lost on a slow path. The client asks anew, gets a place, holds, and releases.
+    5. Without the mark, the first request would now create the place again, and nobody would ever release it.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar
+
+from clients.entities.client import EntityClient
+from clients.entities.core.transactions import (
+    Condition,
+    DeleteEntity,
+    Operation,
+    PutEntity,
+    Transacted,
+    absent,
+    version_is,
+)
+from clients.entities.core.values import Entity, Token
+from clients.entities.core.watch_values import EntityDeleted, EntityWritten
+from clients.entities.errors import NotHeld, SessionLost
+from clients.entities.session import Session
+from clients.errors import AdminError, MayHaveHappened
+from metadata_log.format.errors import ErrorCode
+
+T = TypeVar("T")
+
+PLACE_CHARS: Final = 32
+GONE: Final = "/gone"
+LAG_MS: Final = 1_000
+"""How often a node says how far its changes are seen: a place waits so long for a node that lags."""
+
+
+def checked_name(name: str) -> str:
+    """Returns the name of a lock, an election, a group or a barrier.
+
+    Raises:
+        ValueError: the name is empty, or begins or ends with a slash.
+    """
+    if not name or name.startswith("/") or name.endswith("/"):
+        raise ValueError(f"a name that is not empty and has no slash at either end expected, not {name!r}")
+    return name
+
+
+def is_place(queue: str, name: str) -> bool:
+    """Tells whether `name` is a place of this queue, and not one of a queue with a longer name, or a mark."""
+    place = name.removeprefix(f"{queue}/")
+    return len(place) == PLACE_CHARS and len(name) == len(queue) + 1 + PLACE_CHARS and "/" not in place
+
+
+async def places(client: EntityClient, kind: str, queue: str, *, with_values: bool = False) -> list[Entity]:
+    """Returns the places of a queue, the first one first."""
+    found = [each async for each in client.list(kind, f"{queue}/", names_only=not with_values)]
+    return sorted((each for each in found if is_place(queue, each.name)), key=lambda each: each.created)
+
+
+async def unless_lost(session: Session, work: Coroutine[Any, Any, T]) -> T:
+    """Awaits `work`, and cancels it when the session ends.
+
+    Raises:
+        SessionLost: the session has ended.
+    """
+    working = asyncio.ensure_future(work)
+    losing = asyncio.ensure_future(session.lost.wait())
+    try:
+        await asyncio.wait((working, losing), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            session.check()
+        return await working
+    finally:
+        for task in (working, losing):
+            task.cancel()
+        await asyncio.gather(working, losing, return_exceptions=True)
+
+
+class QueuePlace:
+    """One place of one client, from `enter` to `leave`."""
+
+    def __init__(self, session: Session, kind: str, queue: str, value: bytes) -> None:
+        self.value = value
+        self.kind = kind
+        self.name = f"{queue}/{secrets.token_hex(PLACE_CHARS // 2)}"
+        self.token: Token | None = None
+        """(generation, created) of the place. None: there is no place."""
+        self._client = session.client
+        self._session = session
+        self._queue = queue
+        self._version = -1
+        self._is_doubtful = False
+        """True: an attempt to create the place was lost, and may still arrive."""
+
+    async def enter(self) -> Token:
+        """Takes the last place of the queue; returns its token.
+
+        Raises:
+            SessionLost: the session has ended.
+            AdminError: no place was taken, or the place vanishes with the session.
+        """
+        put = PutEntity(self.kind, self.name, self.value, self._session.owner)
+        conditions = [absent(self.kind, self.name), absent(self.kind, self.name + GONE)]
+        while True:
+            self._session.check()
+            try:
+                done = await self._client.transact(conditions, [put])
+                break
+            except MayHaveHappened:
+                self._is_doubtful = True
+            except AdminError as e:
+                if e.code is ErrorCode.UNKNOWN_SESSION:
+                    raise SessionLost(e.message) from e
+                self._is_doubtful = True
+                raise
+            except BaseException:
+                self._is_doubtful = True
+                raise
+        if done.succeeded:
+            self.token, self._version = done.token(), done.token().offset
+            return self.token
+        assert self._is_doubtful, f"{self.name} was drawn by this client alone"
+        there = await self._client.get(self.kind, self.name)
+        if there is None:
+            raise NotHeld(
+                f"{self.kind}/{self.name} is gone: its session has ended, or somebody has deleted it; enter again"
+            )
+        self.token, self._version = Token(there.generation, there.created), there.version
+        return self.token
+
+    async def wait_first(self) -> None:
+        """Returns when the place is the first.
+
+        Raises:
+            SessionLost: the session has ended.
+            NotHeld: somebody else has deleted the place.
+        """
+        while (before := await self._before()) is not None:
+            await unless_lost(self._session, self._gone(before))
+
+    async def leave(self) -> None:
+        """Gives the place up. The next place is the first, if this one was. May be called twice.
+
+        Raises:
+            AdminError: the place may still be there. It vanishes with the session; or leave again.
+        """
+        operations: list[Operation] = [DeleteEntity(self.kind, self.name)]
+        if self._is_doubtful:
+            operations.append(PutEntity(self.kind, self.name + GONE, b"", self._session.owner))
+        if not self._session.lost.is_set():
+            try:
+                await self._client.transact([], operations)
+            except AdminError as e:
+                if e.code is not ErrorCode.UNKNOWN_SESSION:
+                    raise
+        self.token = None
+
+    async def put(self, value: bytes) -> None:
+        """Writes the value of the place.
+
+        Raises:
+            NotHeld: the place is gone.
+        """
+        self.value = value
+        done = await self.transact([], [PutEntity(self.kind, self.name, value, keep_owner=True)])
+        self._version = done.token().offset
+
+    async def transact(self, conditions: Sequence[Condition], operations: Sequence[Operation]) -> Transacted:
+        """Does a transaction on condition that the place is still there.
+
+        Raises:
+            NotHeld: the place is gone, so nothing was done.
+        """
+        done = await self._client.transact([self.condition, *conditions], operations)
+        if done.failed is None:
+            return done
+        if done.failed.place == 0:
+            raise NotHeld(
+                f"{self.kind}/{self.name} is gone: its session has ended, or it was deleted; nothing was done"
+            )
+        failed = done.failed._replace(place=done.failed.place - 1)
+        return Transacted(False, done.generation, failed=failed)
+
+    @property
+    def condition(self) -> Condition:
+        """Holds while the place is there."""
+        assert self.token is not None, "there is no place: enter first"
+        return version_is(self.kind, self.name, self._version)
+
+    async def _before(self) -> Entity | None:
+        """Returns the place just before this one. None: this one is the first."""
+        self._session.check()
+        assert self.token is not None
+        queue = await places(self._client, self.kind, self._queue)
+        if all(each.name != self.name for each in queue):
+            self._session.check()
+            raise NotHeld(
+                f"{self.kind}/{self.name} is gone: its session has ended, or somebody has deleted it; enter again"
+            )
+        return max(
+            (each for each in queue if each.created < self.token.offset), key=lambda each: each.created, default=None
+        )
+
+    async def _gone(self, before: Entity) -> None:
+        """Returns when the place `before` is gone. A node that lags may not show it yet, so only a state above this place
+        counts."""
+        assert self.token is not None
+        is_there = False
+        async with self._client.watch(
+            self.kind, before.name, keep_state=True, bookmarks=True, bookmark_interval_ms=LAG_MS
+        ) as watch:
+            async for batch in watch:
+                for event in batch.events:
+                    if isinstance(event, EntityWritten) and event.entity.name == before.name:
+                        is_there = True
+                    elif isinstance(event, EntityDeleted) and event.name == before.name:
+                        is_there = False
+                if not is_there and batch.position.token > self.token:
+                    return
