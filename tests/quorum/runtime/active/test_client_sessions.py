@@ -5,13 +5,14 @@ from typing import Any
 from quorum_rpc.v1 import admin_pb2, entity_pb2
 
 from metadata_log.format.errors import ErrorCode as E
-from quorum.controller.protocol.entity_commands import CloseSession, OpenSession
+from quorum.controller.protocol.entity_commands import CloseSession, OpenSession, OpenSessionReply
 from quorum.runtime.protocol.requests import KeptSession, Refused, SessionName, SessionsKept
 from quorum.runtime.protocol.world import KeepAlive, Submission
 from quorum.wire.entity import EntityService
 from tests.fuzz.network_targets import IDENTITY, busy
 from tests.quorum.runtime.lone_controller import LoneController, leader
 from tests.quorum.runtime.lone_node import LoneNode
+from tests.quorum.runtime.test_inbox import active_leader, fetched
 from tests.quorum.wire.calling import call
 
 ALICE = b"alice's session."
@@ -136,3 +137,31 @@ def test_a_session_is_open_from_its_commit_on_whoever_asks() -> None:
     _wait(lone, 50)
     answer = lone.answers[reply_to]
     assert getattr(answer, "epoch", None) == alice.epoch
+
+
+def test_the_lease_shrinks_with_the_age_of_the_last_confirmed_round() -> None:
+    """Node 1 leads two others, which fall silent: the next leader may be active from then on, and counts the timeout anew."""
+    lone = active_leader(2, 3)
+    reply_to = lone.new_reply_to()
+    lone.turn(Submission(OpenSession(ALICE, "alice", "CN=alice", 1_000), reply_to, lone.now_ms + 1_000))
+    lone.run_until_idle()
+    fetched(lone, 2)
+    lone.turn()
+    answer = lone.answers[reply_to]
+    assert isinstance(answer, OpenSessionReply)
+    began_ms = lone.node.core.last_quorum_round_began_ms
+    assert began_ms is not None
+    leases = []
+    for _ in range(4):
+        lone.now_ms += 250
+        assert lone.node.core.is_leading
+        kept_to = lone.new_reply_to()
+        lone.turn(KeepAlive((SessionName(ALICE, answer.epoch),), kept_to))
+        assert lone.node.core.last_quorum_round_began_ms == began_ms
+        kept = lone.answers[kept_to]
+        assert isinstance(kept, SessionsKept)
+        (session,) = kept.sessions
+        assert session == KeptSession(is_open=True, lease_ms=max(0, 800 - (lone.now_ms - began_ms)))
+        leases.append(session.lease_ms)
+    assert leases[0] > 0
+    assert leases[-1] == 0
