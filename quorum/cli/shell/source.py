@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -56,7 +57,11 @@ class DirectorySource:
         self._past = Past(self._metadata)
         self._kept = KeptImages(PastConfig(images_max=8))
         self._path = path
-        if not any(name.endswith((".log", ".checkpoint")) for name in self._metadata.names()):
+        try:
+            names = self._metadata.names()
+        except OSError as e:
+            raise CliError(f"{path} cannot be read: {e}", EXIT_NOT_FOUND) from e
+        if not any(name.endswith((".log", ".checkpoint")) for name in names):
             raise CliError(f"{path} is no directory of a node: it has no {METADATA} with a log", EXIT_NOT_FOUND)
 
     @property
@@ -72,21 +77,26 @@ class DirectorySource:
         return f"{identity.role} {identity.node_id} of cluster {identity.cluster_id}: records up to {end}{doubt}"
 
     def image(self, wanted: Wanted | None) -> MetadataImage:
-        end = self._past.durable_end()
-        wanted = Wanted(offset=end) if wanted is None else wanted
-        found = self._kept.find(wanted, end)
-        if found is None:
-            try:
+        with _told():
+            end = self._past.durable_end()
+            wanted = Wanted(offset=end) if wanted is None else wanted
+            found = self._kept.find(wanted, end)
+            if found is None:
                 found = self._past.shown(wanted, end, self._kept.all())
-            except (OutOfReach, HistoryDamaged, ReplayStopped) as e:
-                raise NoImage(str(e)) from e
-            self._kept.keep(found)
-        return found.image
+                self._kept.keep(found)
+            return found.image
 
     def changes(self, since: Offset | None) -> Iterator[Change]:
-        end = self._past.durable_end()
-        try:
+        with _told():
+            end = self._past.durable_end()
             first = finished(self._past.reach(end)).lowest if since is None else since
             yield from self._past.changes(first, end)
-        except (OutOfReach, HistoryDamaged, ReplayStopped) as e:
-            raise NoImage(str(e)) from e
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Raises NoImage instead of all that files can do to a reader."""
+    try:
+        yield
+    except (OutOfReach, HistoryDamaged, ReplayStopped, OSError) as e:
+        raise NoImage(str(e)) from e

@@ -171,3 +171,11 @@ def test_the_shell_changes_nothing(node: PastNode) -> None:
     before = files()
     assert invoke(node, text="cat /\ndiff 0 5\nhistory /topics\nat 2\ntree\n").exit_code == 0
     assert files() == before
+
+
+def test_files_that_cannot_be_read_are_no_fault_of_the_output(tmp_path: Path) -> None:
+    """quorumctl blames its own output for every other error of the operating system."""
+    (tmp_path / "@metadata" / f"{0:020d}.log").mkdir(parents=True)
+    (tmp_path / "@metadata" / "flushed").mkdir()
+    ran = CliRunner().invoke(cli, ["shell", str(tmp_path), "--", "ls"])
+    assert ran.exit_code == 3 and "Is a directory" in ran.stderr
