@@ -140,6 +140,193 @@ class KV(object):
             _registered_method=True)
 
 
+class WatchStub(object):
+    """Missing associated documentation comment in .proto file."""
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Watch = channel.stream_stream(
+                '/etcdserverpb.Watch/Watch',
+                request_serializer=benchmarks_dot_etcd__rpc_dot_etcd__pb2.WatchRequest.SerializeToString,
+                response_deserializer=benchmarks_dot_etcd__rpc_dot_etcd__pb2.WatchResponse.FromString,
+                _registered_method=True)
+
+
+class WatchServicer(object):
+    """Missing associated documentation comment in .proto file."""
+
+    def Watch(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_WatchServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Watch': grpc.stream_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=benchmarks_dot_etcd__rpc_dot_etcd__pb2.WatchRequest.FromString,
+                    response_serializer=benchmarks_dot_etcd__rpc_dot_etcd__pb2.WatchResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'etcdserverpb.Watch', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('etcdserverpb.Watch', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Watch(object):
+    """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def Watch(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/etcdserverpb.Watch/Watch',
+            benchmarks_dot_etcd__rpc_dot_etcd__pb2.WatchRequest.SerializeToString,
+            benchmarks_dot_etcd__rpc_dot_etcd__pb2.WatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class LeaseStub(object):
+    """Missing associated documentation comment in .proto file."""
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.LeaseGrant = channel.unary_unary(
+                '/etcdserverpb.Lease/LeaseGrant',
+                request_serializer=benchmarks_dot_etcd__rpc_dot_etcd__pb2.LeaseGrantRequest.SerializeToString,
+                response_deserializer=benchmarks_dot_etcd__rpc_dot_etcd__pb2.LeaseGrantResponse.FromString,
+                _registered_method=True)
+        self.LeaseKeepAlive = channel.stream_stream(
+                '/etcdserverpb.Lease/LeaseKeepAlive',
+                request_serializer=benchmarks_dot_etcd__rpc_dot_etcd__pb2.LeaseKeepAliveRequest.SerializeToString,
+                response_deserializer=benchmarks_dot_etcd__rpc_dot_etcd__pb2.LeaseKeepAliveResponse.FromString,
+                _registered_method=True)
+
+
+class LeaseServicer(object):
+    """Missing associated documentation comment in .proto file."""
+
+    def LeaseGrant(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LeaseKeepAlive(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_LeaseServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'LeaseGrant': grpc.unary_unary_rpc_method_handler(
+                    servicer.LeaseGrant,
+                    request_deserializer=benchmarks_dot_etcd__rpc_dot_etcd__pb2.LeaseGrantRequest.FromString,
+                    response_serializer=benchmarks_dot_etcd__rpc_dot_etcd__pb2.LeaseGrantResponse.SerializeToString,
+            ),
+            'LeaseKeepAlive': grpc.stream_stream_rpc_method_handler(
+                    servicer.LeaseKeepAlive,
+                    request_deserializer=benchmarks_dot_etcd__rpc_dot_etcd__pb2.LeaseKeepAliveRequest.FromString,
+                    response_serializer=benchmarks_dot_etcd__rpc_dot_etcd__pb2.LeaseKeepAliveResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'etcdserverpb.Lease', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('etcdserverpb.Lease', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Lease(object):
+    """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def LeaseGrant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/etcdserverpb.Lease/LeaseGrant',
+            benchmarks_dot_etcd__rpc_dot_etcd__pb2.LeaseGrantRequest.SerializeToString,
+            benchmarks_dot_etcd__rpc_dot_etcd__pb2.LeaseGrantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LeaseKeepAlive(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/etcdserverpb.Lease/LeaseKeepAlive',
+            benchmarks_dot_etcd__rpc_dot_etcd__pb2.LeaseKeepAliveRequest.SerializeToString,
+            benchmarks_dot_etcd__rpc_dot_etcd__pb2.LeaseKeepAliveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class MaintenanceStub(object):
     """Missing associated documentation comment in .proto file."""
 
