@@ -34,12 +34,15 @@ class NotAcknowledged(Exception):
 
 
 class OurCluster:
-    """`async with OurCluster(directory)`: three controllers, sessions of brokers, 1,000 topics of one partition.
+    """`async with OurCluster(directory)`: three controllers, sessions of brokers, topics of one partition.
 
     With `daemons`, some brokers are real ones, with the ids 101, 102 ...; the sessions have ids from FIRST_SESSION_ID on.
+    The calls on configs need the topics; a cluster for other calls can have `topics=0`.
     """
 
-    def __init__(self, directory: Path, brokers: int = 3, *, daemons: int = 0, data_plane: str = "external") -> None:
+    def __init__(
+        self, directory: Path, brokers: int = 3, *, daemons: int = 0, data_plane: str = "external", topics: int = TOPICS
+    ) -> None:
         self._cluster = DevCluster.create(
             directory, controllers=3, brokers=daemons, broker_settings={"broker.data.plane": data_plane}
         )
@@ -49,6 +52,7 @@ class OurCluster:
         self._stubs = [admin_pb2_grpc.AdminServiceStub(channel) for channel in self._channels]  # type: ignore[no-untyped-call]
         self._down: set[int] = set()
         self._batch = 0
+        self._topics = topics
         cluster_id = self._cluster.layout.cluster_id
         first_id = FIRST_SESSION_ID if daemons else FIRST_BROKER_ID
         self._sessions = Sessions(self._targets, cluster_id, brokers, first_id)
@@ -65,7 +69,9 @@ class OurCluster:
 
     async def _prepare(self) -> None:
         await self._sessions.__aenter__()
-        names = [f"t{i}" for i in range(TOPICS)]
+        names = [f"t{i}" for i in range(self._topics)]
+        if not names:
+            return
         topics = [admin_pb2.NewTopic(name=name, partitions=1, replication_factor=3) for name in names]
         stub = self._stubs[await self.leader()]
         _check(await stub.CreateTopics(admin_pb2.CreateTopicsRequest(context=self._context, topics=topics)))

@@ -36,9 +36,8 @@ class EtcdCluster:
         self._peer_ports = [base_port + 2 * i + 1 for i in range(3)]
         self._processes: list[subprocess.Popen[bytes] | None] = [None] * 3
         self._paused: set[int] = set()
-        self._channels = [
-            grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=_OPTIONS) for port in self._client_ports
-        ]
+        self.targets = [f"127.0.0.1:{port}" for port in self._client_ports]
+        self._channels = [grpc.aio.insecure_channel(target, options=_OPTIONS) for target in self.targets]
         self._puts = [etcd_pb2_grpc.KVStub(channel) for channel in self._channels]  # type: ignore[no-untyped-call]
         self._statuses = [etcd_pb2_grpc.MaintenanceStub(channel) for channel in self._channels]  # type: ignore[no-untyped-call]
 
