@@ -25,12 +25,13 @@ ROOM ?=
 PYTEST_ARGS ?=
 JOBS ?= 2
 BENCH_ARGS ?=
+ENTITIES_ARGS ?=
 SCALE_ARGS ?=
 REPLICAS_ARGS ?=
 ROLLING_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos chaos-data powercut powercut-data rolling model bench scale replicas agents restart deaths kills image-spike clean
+.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos chaos-data powercut powercut-data rolling model bench entities scale replicas agents restart deaths kills image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -120,10 +121,14 @@ model: $(MODEL)  ## checks the TLA+ models of the protocol with TLC, all states 
 
 bench: $(VENV)  ## speed, side by side with etcd on this machine; then `make scale`, `restart`, `deaths` and `replicas`
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+	@$(BIN)/python -m benchmarks.entities $(ENTITIES_ARGS)
 	@$(BIN)/python -m benchmarks.scale $(SCALE_ARGS)
 	@$(BIN)/python -m benchmarks.agent_restart $(RESTART_ARGS)
 	@$(BIN)/python -m benchmarks.broker_death $(DEATH_ARGS)
 	@$(BIN)/python -m benchmarks.replicas $(REPLICAS_ARGS)
+
+entities: $(VENV)  ## entities, watches and sessions, side by side with etcd; ENTITIES_ARGS="--quick" takes a minute
+	@$(BIN)/python -m benchmarks.entities $(ENTITIES_ARGS)
 
 replicas: $(VENV)  ## replicated partitions, side by side with Apache Kafka; REPLICAS_ARGS="--rounds 1 --partitions 0"
 	@$(BIN)/python -m benchmarks.replicas $(REPLICAS_ARGS)
