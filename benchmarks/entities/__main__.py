@@ -6,8 +6,9 @@
     sessions  how exactly a session of 3 s ends (`benchmarks.entities.expiry`)
 
 Both clusters have three servers with fsync, and are up all the time. They are measured in short rounds in turn. Servers, writer
-and watchers share the machine, so absolute figures are of this machine. Both sides are asked by the same clients. Watches are
-opened at the leader, and with 1,000 watchers also at the followers, and at a broker (metaquorum only).
+and watchers share the machine, so absolute figures are of this machine, and the title has the load average at the end. Both sides
+are asked by the same clients. Watches are opened at the leader, and with the most watchers also at the followers, and at a broker
+(metaquorum only).
 """
 
 import argparse

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.entities.fan_out import FanOut
+from benchmarks.entities.sides import LEADER
 from benchmarks.rounds import Rounds, Spread, spread
 
 ETCD, OURS = "etcd", "ours"
@@ -97,12 +98,27 @@ def _fans(found: Found) -> Table:
                 continue
             table.add_row(name, what, *figures, ratio_text(ratio_of(values)))
             name = ""
+        _leader_for_watches(table, found, place, watchers)
     if found.highest:
         table.add_section()
         rates = {side: [float(rate) for rate in several] for side, several in found.highest.items()}
         figures = [f"{middle(rates[side]):,.0f}/s" if side in rates else "" for side in (ETCD, OURS)]
         table.add_row("1,000, leader", "highest rate with p99 < 250 ms", *figures, ratio_text(ratio_of(rates)))
     return table
+
+
+def _leader_for_watches(table: Table, found: Found, place: str, watchers: int) -> None:
+    """Adds the CPU time that the leader spends on watches: what is above the figure with the fewest watchers."""
+    fewest = min(count for at, count in found.fans if at == LEADER)
+    if place != LEADER or watchers == fewest:
+        return
+    base, all_of_them = found.fans[LEADER, fewest], found.fans[LEADER, watchers]
+    more = {
+        side: [own.leader_cpu - few.leader_cpu for own, few in zip(all_of_them[side], base[side], strict=True)]
+        for side in all_of_them
+    }
+    figures = [f"{middle(more[side]):.1%}" if side in more else "" for side in (ETCD, OURS)]
+    table.add_row("", f"CPU of the leader above {fewest:,}", *figures, ratio_text(ratio_of(more)))
 
 
 NODE_CPU = "CPU of the broker"
