@@ -13,6 +13,7 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, entity_pb2, entity_pb2_grpc
 from broker_agent.admin import SERVICE, AdminForwarding
 from broker_agent.process import serving_clients
 from metadata_log.format.errors import ErrorCode
+from metadata_log.image.metadata_image import EMPTY_IMAGE
 from metaquorum import AdminClient, AdminError, MayHaveHappened, NoLeader, SubmitStream
 from quorum.controller.protocol.entity_commands import OpenSession
 from quorum.runtime.protocol.requests import Refused
@@ -144,7 +145,8 @@ async def test_a_broker_that_stops_says_what_became_of_each_call(cluster: Cluste
 async def test_a_broker_stops_handing_on_before_it_closes_what_it_hands_on_over() -> None:
     """Its listeners end what is under way in words; after them the channels to the controllers go."""
     config = loaded(listeners="A://127.0.0.1:0")
-    agent: Any = SimpleNamespace(cluster_id="test-cluster")
+    cache = SimpleNamespace(current=SimpleNamespace(image=EMPTY_IMAGE))
+    agent: Any = SimpleNamespace(cluster_id="test-cluster", cache=cache, changed=asyncio.Event().wait)
     async with Dialer() as dialer:
         controllers = AdminForwarding(lambda: (), ControllerChannels(dialer))
         async with serving_clients(agent, config, Health(), controllers):
