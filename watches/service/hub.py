@@ -24,7 +24,7 @@ from typing import Final, TypeVar
 
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset, Uuid
-from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from service_kit.process.switches import frequent_switches
 from service_kit.rpc.refusals import Refusal
 from watches.core.filter_index import FilterIndex
@@ -63,7 +63,7 @@ class Hub:
         """Held while the hub moves, and while a reader attaches."""
         self._at: Tail | None = None
         """The end of the last wave; None while no watch is open."""
-        self._image = log.image
+        self._image = EMPTY_IMAGE
         """The image at `_at`."""
         self._index = FilterIndex()
         self._groups: dict[Filter, set[Reader]] = {}

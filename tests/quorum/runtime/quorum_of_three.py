@@ -54,8 +54,22 @@ class Later:
 
     loop: NodeLoop
 
+    @property
+    def watched(self) -> "LaterLog":
+        return LaterLog(self)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.loop, name)
+
+
+class LaterLog:
+    """The log of a controller that is served before it is there."""
+
+    def __init__(self, node: Later) -> None:
+        self._node = node
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node.loop.watched, name)
 
 
 class Quorum:
