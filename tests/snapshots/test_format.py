@@ -146,7 +146,7 @@ def test_batches_are_cut_by_the_records_alone(monkeypatch: pytest.MonkeyPatch) -
 
 def test_every_flipped_bit_is_found_and_named() -> None:
     """With any bit flipped, the file does not verify, and the error names the file and the first byte of the batch."""
-    dice, disk, image = random.Random(3), MemoryDirectory("/d"), image_at(77)
+    dice, disk, image = random.Random(3), MemoryDirectory("/d"), image_at(77, steps=60)
     name = snapshot_name(write_image(disk, meta_of(image), image).end)
     intact = disk.read(name, 1 << 24)
     assert len(intact) > 2_000
