@@ -8,17 +8,27 @@ from quorum_rpc.v1 import admin_pb2
 from metadata_log.format.errors import ErrorCode
 from metaquorum import AdminClient, AdminError
 from quorum.controller.protocol.topic_commands import CreateTopics, NewTopic
+from quorum.wire import admin_methods, entity_methods
 from quorum.wire.admin import AdminService
-from quorum.wire.admin_methods import TABLE
+from quorum.wire.entity import EntityService
 from quorum.wire.table import Counted, Row, Viewed
 from tests.fuzz.network_targets import IDENTITY, busy
 from tests.quorum.runtime.lone_controller import LoneController
+from tests.quorum.runtime.lone_node import LoneNode
 from tests.quorum.wire.calling import call
 from tests.quorum.wire.fake_node import FakeNode
 from tests.quorum.wire.good_requests import good_requests
 
-READS = [row for row in TABLE.rows if isinstance(row, Viewed | Counted)]
-OTHERS = [row for row in TABLE.rows if not isinstance(row, Viewed | Counted)]
+SERVICES = {"AdminService": (AdminService, admin_methods.TABLE), "EntityService": (EntityService, entity_methods.TABLE)}
+ROWS = [(service, row) for service, (_, table) in SERVICES.items() for row in table.rows]
+READS = [pytest.param(*each, id=each[1].method) for each in ROWS if isinstance(each[1], Viewed | Counted)]
+OTHERS = [pytest.param(*each, id=each[1].method) for each in ROWS if not isinstance(each[1], Viewed | Counted)]
+
+
+def asked(lone: LoneNode, service: str, row: Row, at_offset: int) -> Any:
+    request = good_requests()[f"{service}.{row.method}"]
+    request.context.at_offset = at_offset
+    return call(SERVICES[service][0](LoneController(lone), IDENTITY), row.method, request)
 
 
 def create(node: FakeNode, name: str) -> int:
@@ -63,25 +73,20 @@ async def test_a_client_of_the_past_changes_nothing(node: FakeNode, client: Admi
     assert node.identities == []
 
 
-@pytest.mark.parametrize("row", READS, ids=lambda row: row.method)
-def test_every_read_of_the_image_takes_a_position(row: Row) -> None:
+@pytest.mark.parametrize(("service", "row"), READS)
+def test_every_read_of_the_image_takes_a_position(service: str, row: Row) -> None:
     """One place swaps the image, so no row can forget to do it."""
     lone = busy()
     now = lone.node.state.committed.offset
-    request = good_requests()[f"AdminService.{row.method}"]
-    request.context.at_offset = now - 1
-    answer = call(AdminService(LoneController(lone), IDENTITY), row.method, request)
-    assert 0 < answer.as_of_offset < now
+    assert 0 < asked(lone, service, row, now - 1).as_of_offset < now
 
 
-@pytest.mark.parametrize("row", OTHERS, ids=lambda row: row.method)
-def test_no_other_call_takes_a_position(row: Row) -> None:
+@pytest.mark.parametrize(("service", "row"), OTHERS)
+def test_no_other_call_takes_a_position(service: str, row: Row) -> None:
     """A change that named a position would be made now."""
     lone = busy()
     before = lone.node.log.end
-    request = good_requests()[f"AdminService.{row.method}"]
-    request.context.at_offset = 1
-    answer = call(AdminService(LoneController(lone), IDENTITY), row.method, request)
+    answer = asked(lone, service, row, 1)
     assert answer.code == ErrorCode.INVALID_REQUEST and "for reads of the image" in answer.message
     assert lone.node.log.end == before
 
