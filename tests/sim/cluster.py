@@ -14,6 +14,7 @@ from tests.sim.coverage import Coverage
 from tests.sim.data.drawing import draw
 from tests.sim.data.plane import DataPlane
 from tests.sim.data.workload import Workload
+from tests.sim.entities.workload import EntityWorkload
 from tests.sim.faults import Faults
 from tests.sim.healing import Healing
 from tests.sim.laws import Laws
@@ -85,6 +86,8 @@ class Cluster:
         self.faults = Faults(self)
         self.workload = Workload(self) if self.options.data else None
         """Producers and consumers, if brokers have partitions."""
+        self.entities = EntityWorkload(self) if self.options.entities else None
+        """Clients with entities, sessions and locks."""
         self._data_events = 0
         self.poisoning = Poisoning(self)
         if self.options.clock_drift > 0:
@@ -150,6 +153,8 @@ class Cluster:
         self.schedule(WATCH_EVERY_MS, self._watch)
         if self.workload is not None:
             self.workload.start()
+        if self.entities is not None:
+            self.entities.start()
         self.faults.start()
         self.poisoning.start()
 
@@ -177,6 +182,7 @@ class Cluster:
         """Everybody on the network."""
         controllers, brokers, clients = self.controllers, self.brokers.values(), self.clients
         others = [] if self.workload is None else self.workload.names
+        others += [] if self.entities is None else self.entities.names
         return [*(c.name for c in controllers), *(b.name for b in brokers), *(k.name for k in clients), *others]
 
     def acknowledged_writes(self) -> int:

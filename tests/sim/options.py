@@ -15,6 +15,8 @@ from snapshots.policy import MarkPolicy, RetentionPolicy
 from tests.sim.rules import rules
 
 UNLIMITED_BYTES = 1 << 30
+ENTITIES_CHANCE = 0.35
+"""How often clients use entities, in the runs that have room for them."""
 
 
 class Options(NamedTuple):
@@ -142,6 +144,11 @@ class Options(NamedTuple):
     """How long a member of an ISR may not be caught up."""
     data_disk_trouble_every_ms: float = 0.0
     """How often something goes wrong with a log directory."""
+
+    entities: bool = False
+    """Clients use entities, sessions and locks (E1 to E5)."""
+    entity_every_ms: float = 0.0
+    """How often each of these clients does something."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -462,6 +469,22 @@ def _data(drawn: Options, rng: random.Random) -> Options:
     )
 
 
+def _entities(drawn: Options, rng: random.Random) -> Options:
+    """Clients with entities. Brokers' data, slow links and changes of levels have other runs. Sessions are short."""
+    if drawn.data or drawn.slow_links_at_the_end or rng.random() >= ENTITIES_CHANCE:
+        return drawn
+    return drawn._replace(
+        entities=True,
+        entity_every_ms=rng.choice((30.0, 80.0, 150.0)),
+        client_every_ms=max(150.0, drawn.client_every_ms),
+        session_timeout_ms=1_500 if drawn.split_every_ms else rng.choice((1_500, 3_000)),
+        slow_disk_every_ms=rng.choice((drawn.slow_disk_every_ms, rng.uniform(400.0, 2_000.0))),
+        bootstrap_level=3,
+        feature_change_chance=0.0,
+        old_release_chance=0.0,
+    )
+
+
 _LATER: Final = (
     _rot,
     _splits,
@@ -480,5 +503,6 @@ _LATER: Final = (
     _waves,
     _watchers,
     _data,
+    _entities,
 )
 """One step after the other: a later one sees what the earlier ones have drawn."""

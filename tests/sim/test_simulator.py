@@ -37,6 +37,7 @@ from tests.sim.laws import (
     story,
     transactions,
 )
+from tests.sim.laws.entities import ephemerals, past, registers, sessions, watches
 from tests.sim.laws.partitions import PartitionLaws, committed, leading
 from tests.sim.laws.replicas import directories, placement, reassignments
 from tests.sim.moves import Moves
@@ -203,6 +204,11 @@ def test_the_page_of_laws_names_what_there_is() -> None:
         "reassignments": reassignments,
         "committed": committed,
         "leading": leading,
+        "registers": registers,
+        "ephemerals": ephemerals,
+        "sessions": sessions,
+        "past": past,
+        "watches": watches,
     }
     rooms |= {
         "SimController": SimController,

@@ -18,6 +18,7 @@
     requests    requests done once, remembered, and forgotten            C3
     clients     answers to clients                                       C1 - C5, C8
     transactions  the records inside of a transaction                    C8
+    entities    transactions of entities, ephemerals, sessions, locks    E1 - E5
     story       the happenings told by active controllers                T1 - T3
 
 The checks are incremental: each check looks at the possible changes of one event, and compares with `history`.
@@ -35,7 +36,7 @@ from quorum.controller.protocol.commands import AlterPartition, AlterPartitionRe
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.messages import PeerRequest, PeerResponse
 from quorum.runtime.protocol.requests import MetadataFetched, ReadView, Refused
-from quorum.runtime.protocol.world import Answer, BrokerFetch, Event, RaftRequest, Read, Submission
+from quorum.runtime.protocol.world import Answer, BrokerFetch, Event, KeepAlive, RaftRequest, Read, Submission
 from tests.sim.coverage import Coverage
 from tests.sim.history import History
 from tests.sim.laws.broken import LawBroken, hold
@@ -43,6 +44,7 @@ from tests.sim.laws.brokers import BrokerLaws
 from tests.sim.laws.clients import ClientLaws
 from tests.sim.laws.deaths import DeathLaws
 from tests.sim.laws.eligible import EligibleLaws
+from tests.sim.laws.entities import EntityLaws
 from tests.sim.laws.features import FeatureLaws
 from tests.sim.laws.metadata import MetadataLaws
 from tests.sim.laws.modes import ModeLaws
@@ -97,6 +99,7 @@ class Laws:
         self.clients = ClientLaws(self.history, self.metadata)
         self.partitions = PartitionLaws(self.history, coverage)
         self.story = StoryLaws(self.history, coverage)
+        self.entities = EntityLaws(self.history, options, coverage)
 
     # --- controllers -----------------------------------------------------------------------------------------------
 
@@ -110,6 +113,8 @@ class Laws:
             case Submission(command, _, _, RequestIdentity() as identity):
                 assert controller.node is not None
                 self.requests.asked(command, identity, controller.node.core.epoch)
+            case KeepAlive(sessions, _):
+                self.entities.sessions.about_to_hear(controller, sessions, now_ms)
             case BrokerFetch(fetch, _):
                 self.brokers.about_to_take(controller, fetch, now_ms)
             case _:
@@ -129,6 +134,7 @@ class Laws:
             self.brokers.observe_controller(controller, now_ms)
             self.story.observe(controller)
             self.modes.observe(controller)
+            self.entities.observe(controller, now_ms)
             assert controller.node is not None
             controller.node.check_invariants()
             # Production refuses a decision after an internal error, and continues. The simulator must fail on every
@@ -154,6 +160,7 @@ class Laws:
             self.clients.committed()
             self.partitions.committed(step)
             self.story.committed(step)
+            self.entities.committed(step)
             for broker_id, broker_epoch in sorted(self.metadata.led_away):
                 self.brokers.led_away(broker_id, broker_epoch, step.batch.end_offset)
 

@@ -26,11 +26,12 @@ from metadata_log.format.records import PartitionChange, RequestOutcome, Topic
 from quorum.controller.partitions.target_replicas import target_of
 from quorum.controller.protocol.commands import Command, FenceBroker
 from quorum.controller.protocol.election_commands import ElectLeaders
+from quorum.controller.protocol.entity_commands import Transact
 from quorum.controller.protocol.feature_commands import UpdateFeatures
 from quorum.controller.protocol.mode_commands import DrainBroker
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.protocol.request_outcomes import RequestIdentity
-from quorum.controller.protocol.topic_commands import CreateTopics
+from quorum.controller.protocol.topic_commands import CreateTopics, NewTopic
 from quorum.runtime.protocol.requests import Refused
 from quorum.runtime.protocol.world import Answer
 from tests.sim.history import Step
@@ -71,6 +72,9 @@ class RequestLaws:
             self._began.setdefault(identity.request_id, {}).setdefault(epoch, self._forgotten_below)
         if isinstance(command, CreateTopics):
             self._creating |= {topic.name: identity.request_id for topic in command.topics}
+        if isinstance(command, Transact):
+            new = [each.name for each in command.operations if isinstance(each, NewTopic)]
+            self._creating |= dict.fromkeys(new, identity.request_id)
         if isinstance(command, AlterPartitionReassignments):
             self._moving[identity.request_id] = frozenset(command.partitions)
             self._moved |= {each.topic for each in command.partitions}

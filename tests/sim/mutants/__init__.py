@@ -34,6 +34,9 @@ from tests.sim.mutants.directories import DIRECTORIES
 from tests.sim.mutants.disks import DISKS
 from tests.sim.mutants.elections import ELECTIONS
 from tests.sim.mutants.eligible import ELIGIBLE
+from tests.sim.mutants.entities.sessions import SESSIONS
+from tests.sim.mutants.entities.watches import WATCHES
+from tests.sim.mutants.entities.writes import WRITES
 from tests.sim.mutants.features import FEATURES
 from tests.sim.mutants.leaderships import LEADERSHIPS
 from tests.sim.mutants.links import LINKS
@@ -70,6 +73,9 @@ MUTANTS: dict[str, Mutant] = {
     **TRANSACTIONS,
     **SKIPS,
     **REPLICAS,
+    **WRITES,
+    **SESSIONS,
+    **WATCHES,
 }
 
 

@@ -80,9 +80,7 @@ class SimClient:
 
     def act(self) -> None:
         """Begins one operation."""
-        if self.cluster.now_ms - self._answered_ms > PATIENCE_MS:
-            self._answered_ms = self.cluster.now_ms
-            self._target = self._rng.choice(self.cluster.controllers)
+        self.look_for_another()
         if self._upgrading.is_due():
             self._upgrading.act()
             return
@@ -113,6 +111,12 @@ class SimClient:
             self._delete()
         else:
             self._change()
+
+    def look_for_another(self) -> None:
+        """After a while without any answer, asks another controller."""
+        if self.cluster.now_ms - self._answered_ms > PATIENCE_MS:
+            self._answered_ms = self.cluster.now_ms
+            self._target = self._rng.choice(self.cluster.controllers)
 
     # --- writes ----------------------------------------------------------------------------------------------------
 
@@ -294,6 +298,15 @@ class SimClient:
             on_answer(answer, floor)
 
         self._send(lambda reply_to, now_ms: Submission(command, reply_to, now_ms + TIMEOUT_MS), answered, what)
+
+    def ask(self, make: Make, on_answer: OnAnswer, what: str) -> None:
+        """Sends anything else once."""
+        self._send(make, on_answer, what)
+
+    def is_final(self, answer: Answer) -> bool:
+        """True if a refused request of this client cannot be done later."""
+        timed_out = isinstance(answer, Refused) and answer.code is ErrorCode.REQUEST_TIMED_OUT
+        return not self._repeats and not timed_out
 
     def _send(self, make: Make, on_answer: OnAnswer, what: str) -> None:
         target, network, floor = self._target, self.cluster.network, self.cluster.laws.clients.floor

@@ -205,6 +205,11 @@ class SimController:
     def log_is_applied(self) -> bool:
         return self.node is not None and self.node.state.applied == self.log.end
 
+    def log_applied_end(self) -> Offset:
+        """How far the records of this node are committed, durable and applied. The node is up."""
+        assert self.node is not None
+        return self.node.state.committed.offset
+
     def snapshot_is_durable(self, end: OffsetAndEpoch) -> bool:
         return self.metadata.is_durable(snapshot_name(end))
 

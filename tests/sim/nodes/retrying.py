@@ -4,13 +4,14 @@ Its messages may be lost, repeated and late as any other's; several copies of a 
 controllers. All the same each takes effect once, and whoever is answered is told the same.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset
 from quorum.controller.protocol.commands import Command, CommandReply
+from quorum.controller.protocol.entity_commands import TransactReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.protocol.requests import ReadView, Refused
 from quorum.runtime.protocol.world import Answer, LocalRead, Submission
@@ -81,12 +82,12 @@ class RetryingClient(SimClient):
             request.on_answer(answer, request.floor)
         elif self._is_done(request, request.answer) and self._is_done(request, answer):
             self.cluster.coverage["answered again"] += 1
-            self.cluster.laws.clients.same_answer(request.answer, answer)
+            self.cluster.laws.clients.same_answer(_told(request.answer), _told(answer))
 
     @staticmethod
     def _is_done(request: _Request, answer: Answer) -> bool:
-        """A refusal or a validation is not remembered: the next copy may find another cluster."""
-        if getattr(request.command, "validate_only", False):
+        """A refusal, a validation or a failed condition is not remembered: the next copy may find another cluster."""
+        if getattr(request.command, "validate_only", False) or getattr(answer, "failed", None) is not None:
             return False
         results = getattr(answer, "results", ())
         return not results or any(result.error is ErrorCode.NONE for result in results)
@@ -119,3 +120,8 @@ class RetryingClient(SimClient):
                 self.cluster.laws.clients.read_locally(answer.as_of_offset, answer.image, at_least)
 
         self._send(lambda reply_to, now_ms: LocalRead(at_least, reply_to, now_ms + TIMEOUT_MS), answered, "local read")
+
+
+def _told(answer: Answer) -> Answer:
+    """What the client is told: the number of records stays at the controller."""
+    return replace(answer, record_count=0) if isinstance(answer, TransactReply) else answer
