@@ -30,7 +30,7 @@ class EntityLaws:
         self.sessions = SessionLaws(options, coverage)
         self.locks = LockLaws(coverage)
         self.watches = WatchLaws(history)
-        self.past = PastLaws(history, self.watches, coverage)
+        self.past = PastLaws(history, self.watches, options, coverage)
 
     def committed(self, step: Step) -> None:
         """Checks a newly committed batch."""

@@ -18,6 +18,7 @@ from tests.sim.coverage import Coverage
 from tests.sim.history import History
 from tests.sim.laws.broken import hold
 from tests.sim.laws.entities.watches import WatchLaws
+from tests.sim.options import Options
 from tests.sim.world.disk import Observer
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ KNOWN_CHANCE = 0.5
 class PastLaws:
     """Looks at the past of one controller now and then."""
 
-    def __init__(self, history: History, watches: WatchLaws, coverage: Coverage) -> None:
+    def __init__(self, history: History, watches: WatchLaws, options: Options, coverage: Coverage) -> None:
+        self._may_rot = options.rot_every_ms > 0
         self._history = history
         self._watches = watches
         self._coverage = coverage
@@ -55,7 +57,9 @@ class PastLaws:
             hold(stops, "E6 PastIsReplay", f"{controller.name} shows nothing at {wanted}: {e}")
             return
         except HistoryDamaged as e:
-            is_bad = bool(controller.log.damage) or controller.log.lost is not None or controller.disk_is_bad
+            # A node does not know of each bit that has rotted under it.
+            is_bad = self._may_rot or bool(controller.log.damage) or controller.disk_is_bad
+            is_bad = is_bad or controller.log.lost is not None
             hold(is_bad, "E6 PastIsReplay", f"{controller.name} has no damage, and shows nothing at {wanted}: {e}")
             return
         self._known[controller.process] = shown
