@@ -210,6 +210,7 @@ class BlockingWatch(Iterator[WatchBatch]):
         self._watch = watch
 
     def __enter__(self) -> Self:
+        self._loop.run(self._watch.__aenter__())
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -231,11 +231,13 @@ class EntityClient(Calls):
     ) -> Watch:
         """Returns the batches of changes for `async for`. `kind` "": entities of every kind. Without any filter: everything.
 
-        The watch begins with the state, or at `position`, or with `from_now` at what changes from now on.
+        The watch begins with the state, or at `position`, or with `from_now` at what changes from now on: from the begin of
+        `async with`, or else of the first answer.
 
         Raises:
-            ValueError: the options contradict each other.
+            ValueError: the options contradict each other, or this client reads the past.
         """
+        self.check_present()
         chosen = watch_filter(kind, prefix, topics, all_topics, brokers, all_brokers, sessions, others)
         return Watch(
             self,

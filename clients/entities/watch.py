@@ -85,6 +85,8 @@ class Watch(AsyncIterator[WatchBatch]):
         self._call: Any = None
         self._backoff_s = BACKOFF_FIRST_S
         self._is_closed = self._was_answered = False
+        self._early: WatchBatch | None = None
+        """A batch that came before the program has asked for the first one."""
 
     @property
     def position(self) -> WatchPosition | None:
@@ -92,6 +94,9 @@ class Watch(AsyncIterator[WatchBatch]):
         return self._core.position
 
     async def __aenter__(self) -> Self:
+        """With `from_now` the watch shows what changes from here on: it waits for the node's word."""
+        while self._from_now and self._core.position is None:
+            self._early = await self._next()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -112,6 +117,17 @@ class Watch(AsyncIterator[WatchBatch]):
             NotReached: no node answered at all within the timeout of the client. (A watch that was answered once goes on for
             ever.) AdminError: a node has refused the watch for a reason that holds at each node.
         """
+        early, self._early = self._early, None
+        while True:
+            batch = await self._next() if early is None else early
+            early = None
+            if batch is None:
+                raise StopAsyncIteration
+            if batch.events or batch.is_state or self._bookmarks:
+                return batch
+
+    async def _next(self) -> WatchBatch | None:
+        """Returns the next batch, which may be a bookmark. None: the watch is closed."""
         until_s = asyncio.get_running_loop().time() + self._client.timeout_s
         while not self._is_closed:
             try:
@@ -133,9 +149,9 @@ class Watch(AsyncIterator[WatchBatch]):
             except BaseException:  # gRPC ends the stream of a cancelled read
                 self._drop()
                 raise
-            if batch is not None and (batch.events or batch.is_state or self._bookmarks):
+            if batch is not None:
                 return batch
-        raise StopAsyncIteration
+        return None
 
     async def _take(self) -> WatchBatch | None:
         """Reads one message. Raises AdminError if the stream has ended."""

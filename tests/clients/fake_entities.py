@@ -356,8 +356,12 @@ class FakeNode(entity_pb2_grpc.EntityServiceServicer, watch_pb2_grpc.WatchServic
             ]
             for message in self._messages([each for each in state if shows(request.filter, each)], at, reason):
                 yield message
+        else:
+            yield watch_pb2.WatchResponse(position=cluster.position(at), is_whole=True)
         while True:
             changed = cluster.changed
+            if at < cluster.log_start:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "the log has lost the place of this watch")
             for batch in [each for each in cluster.batches if each.base >= at]:
                 at = batch.end
                 for message in self._messages([e for e in batch.events if shows(request.filter, e)], at):

@@ -131,6 +131,14 @@ async def test_a_watch_of_topics_shows_their_records_and_bookmarks_say_how_far_a
         assert watch.position.offset == cluster.end
 
 
+async def test_a_watch_from_now_shows_what_changes_from_the_begin_of_the_block() -> None:
+    cluster = FakeCluster()
+    cluster.put("shard", "1", b"")
+    async with one_client(cluster) as client, client.watch("shard", from_now=True) as watch:
+        cluster.put("shard", "2", b"")
+        assert told(await next_of(watch)) == ["+2"]
+
+
 async def test_options_that_contradict_each_other_are_refused() -> None:
     async with EntityClient(["127.0.0.1:1"]) as client:
         with pytest.raises(ValueError, match="neither a position nor from_now"):
@@ -139,6 +147,8 @@ async def test_options_that_contradict_each_other_are_refused() -> None:
             client.watch("shard", topics=["orders"], keep_state=True)
         with pytest.raises(ValueError, match="give the kind"):
             client.watch(prefix="a/")
+        with pytest.raises(ValueError, match="reads the past"):
+            client.at(offset=5).watch("shard")
 
 
 @pytest.mark.slow
