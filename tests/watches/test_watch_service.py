@@ -34,7 +34,7 @@ from tests.watches import twin
 from tests.watches.client import Client
 from tests.watches.fake_log import FakeLog
 from tests.watches.histories import Historian
-from watches.service import watch
+from watches.service import hub, watch
 from watches.service.request import wanted
 from watches.service.watch_service import WatchService
 
@@ -558,6 +558,27 @@ async def test_a_node_that_stops_ends_its_watches(log: FakeLog, service: WatchSe
     await client.until(4)
     await service.close()
     assert (await client.ended()).reason == "BROKER_NOT_AVAILABLE"
+    assert (await Client(service, filter=LOCKS).ended()).reason == "BROKER_NOT_AVAILABLE"
+
+
+async def test_a_bug_in_reading_ends_the_watches_and_is_told(
+    log: FakeLog, service: WatchService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A watch that stays open and silent would look like an idle cluster."""
+    client = Client(service, filter=LOCKS, from_now=True)
+    await client.until(4)
+
+    def fails(*_: object) -> None:
+        raise AssertionError("told to")
+
+    monkeypatch.setattr(hub, "wave_of", fails)
+    log.append(lock("a"))
+    assert (await client.ended()).reason == "UNKNOWN_SERVER_ERROR"
+    assert "told to" in caplog.text
+    monkeypatch.undo()
+    again = Client(service, filter=LOCKS, position=client.position)
+    await again.until(5)
+    await again.stop()
 
 
 async def test_a_node_has_so_many_watches_and_no_more(log: FakeLog) -> None:

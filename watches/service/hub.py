@@ -16,6 +16,7 @@ fast as its client takes it. They share the decoded batches (`batch_changes`).
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ from watches.service.messages import Tail, tail_of
 from watches.service.reader import Reader
 from watches.service.tallies import WatchTallies
 from watches.service.wave import WAVE_BYTES, NameFinder, Wave, wave_of
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -70,6 +73,7 @@ class Hub:
         self._readers: set[Reader] = set()
         """All watches, attached or not."""
         self._moving: asyncio.Task[None] | None = None
+        self._is_closed = False
         self._pushed = 0
         """How many messages were pushed since the last rest."""
         self._waits_beyond: Offset | None = None
@@ -114,6 +118,8 @@ class Hub:
 
     def check(self) -> None:
         """Raises Refusal if the node serves no watches now."""
+        if self._is_closed:
+            raise _stopping()
         problem = self.log.problem()
         if problem is not None:
             raise Refusal(*problem)
@@ -149,7 +155,8 @@ class Hub:
 
     async def close(self) -> None:
         """Ends all watches: the node stops."""
-        self.end_all(Refusal("BROKER_NOT_AVAILABLE", "this node stops: go on at another node, from the last position"))
+        self._is_closed = True
+        self.end_all(_stopping())
         if self._moving is not None:
             self._moving.cancel()
             await asyncio.gather(self._moving, return_exceptions=True)
@@ -168,17 +175,29 @@ class Hub:
         """Moves the hub along the log as long as a watch is open."""
         while True:
             try:
-                while self._is_late():
-                    self._pushed = 0
-                    async with self.lock:
-                        await self._advance()
-                    await asyncio.sleep(self._pushed / PUSHES_PER_S_MAX)
+                await self._catch_up()
             except Refusal as e:
-                self.end_all(e)
-                self._at = self._waits_beyond = None
-                self._moving = None
-                return
+                return self._end_moving(e)
+            except (
+                Exception
+            ):  # a bug must not leave the watches silent: their clients go elsewhere, and the log says why
+                logger.exception("the watches have failed by an internal error (please report)")
+                return self._end_moving(
+                    Refusal("UNKNOWN_SERVER_ERROR", "this node has failed to read on: watch at another node")
+                )
             await self.log.changed()
+
+    async def _catch_up(self) -> None:
+        """Moves the hub up to the newest image, and rests after each push."""
+        while self._is_late():
+            self._pushed = 0
+            async with self.lock:
+                await self._advance()
+            await asyncio.sleep(self._pushed / PUSHES_PER_S_MAX)
+
+    def _end_moving(self, refusal: Refusal) -> None:
+        self.end_all(refusal)
+        self._moving = self._at = self._waits_beyond = None
 
     def _is_late(self) -> bool:
         self.check()
@@ -282,3 +301,7 @@ class Hub:
         for shown in [shown for shown, group in self._groups.items() if not group]:
             del self._groups[shown]
             self._index.remove(shown)
+
+
+def _stopping() -> Refusal:
+    return Refusal("BROKER_NOT_AVAILABLE", "this node stops: go on at another node, from the last position")
