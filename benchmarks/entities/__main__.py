@@ -173,7 +173,8 @@ def parse() -> argparse.Namespace:
     arguments.uncounted = 1
     if arguments.quick:
         arguments.uncounted = 0
-        arguments.rounds = arguments.watch_rounds = arguments.ladder_rounds = arguments.session_rounds = 1
+        for what in ("rounds", "watch_rounds", "ladder_rounds", "session_rounds"):
+            setattr(arguments, what, min(1, getattr(arguments, what)))
         arguments.seconds, arguments.watch_seconds, arguments.ladder = 0.5, 1.0, [50, 200]
     return arguments
 
