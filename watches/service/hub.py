@@ -54,8 +54,8 @@ PUSHES_PER_S_MAX: Final = 10_000
 burst of commits costs each reader one message, and all of them together less than a core."""
 REST_S: Final = 0.025
 FEW_PUSHES_PER_S_MAX: Final = 4_000
-"""How many messages are pushed in a second while the rest is at most REST_S. So a hundred readers cost a fifth of a core, and leave
-the event loop to the commits: with 10,000 messages a second, commits waited longer than readers do here."""
+"""How many messages are pushed in a second while the rest is at most REST_S. So a hundred readers cost a fifth of a core, and
+leave the event loop to the commits: with 10,000 messages a second, commits waited longer than readers do here."""
 
 
 def rest_s(pushed: int) -> float:
