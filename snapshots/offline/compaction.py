@@ -88,15 +88,16 @@ def compact(spark: "SparkSession", source_dir: str, end_offset: Offset | None, o
     invisible = found.invisible(wanted)
     if invisible and invisible[-1][1] == wanted and not _is_aborted(found, wanted):
         raise CannotCompact(f"offset {wanted} is inside a metadata transaction; choose another one")
+    since = 0 if base is None else base.end.offset
     entities = read_entities(
         spark,
         log.path,
         until=wanted,
-        since=0 if base is None else base.end.offset,
+        since=since,
         base=None if base is None else snapshot_name(base.end),
         invisible=invisible,
     )
-    every_topic = found.visible_for_every_topic(0, wanted)
+    every_topic = found.visible_for_every_topic(since, wanted)
     meta = _meta(log, found, place, base)
     return _write(log, fold_records(entities, every_topic), meta, out_dir)
 

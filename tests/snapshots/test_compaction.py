@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from metadata_log.format.ids import EPOCH_MAX
+from metadata_log.format.records import ClearElr, Partition, PartitionChange, Topic
 from snapshots.format import snapshot_name
 from snapshots.offline.audit.findings import Severity
 from snapshots.offline.audit.run import audit
@@ -56,6 +57,26 @@ def test_a_log_that_stands_on_a_snapshot_is_folded_onto_it(spark: "SparkSession"
     assert node.journal.shape.start == node.marks[0]
     result = compact(spark, str(node.path), None, str(tmp_path / "out"))
     assert result.same_as_source is True
+
+
+def test_a_clearing_below_the_snapshot_clears_nothing_above_it(spark: "SparkSession", tmp_path: Path) -> None:
+    """The segment still has the record that cleared every topic. The log begins above it, with a snapshot that has an ELR."""
+    node = Node(tmp_path / "node", 1)
+    node.elect(1)
+    node.run(5)
+    topic_id = node.fresh_id()
+    for record in (
+        Topic("cleared", topic_id),
+        Partition(topic_id, 0, (0, 1), (0, 1), (), (), 0, 0, 0, 0),
+        ClearElr(None, None),
+        PartitionChange(topic_id, 0, isr=(0,), elr=(1,)),
+    ):
+        node.append(record)
+    node.mark()
+    node.append(PartitionChange(topic_id, 0, leader=0))
+    node.mark()
+    node.journal.drop_prefix(node.marks[0])
+    assert compact(spark, str(node.path), None, str(tmp_path / "out")).same_as_source is True
 
 
 def test_any_batch_boundary_will_do_and_a_place_inside_one_will_not(spark: "SparkSession", tmp_path: Path) -> None:
