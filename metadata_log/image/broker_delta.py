@@ -6,6 +6,7 @@ broker's id is another record, because it survives a new registration.
 
 from metadata_log.format.ids import NODE_ID_MAX, NodeId, Offset
 from metadata_log.format.records import (
+    BROKER_RESOURCE,
     FROM_OFFSET,
     MAINTENANCE_MODE,
     MODE_REASON_CHARS_MAX,
@@ -98,6 +99,10 @@ class BrokerDelta(EntityDelta):
         self.changed.brokers.add(record.broker_id)
 
     def _unregister_broker(self, record: UnregisterBroker, offset: Offset) -> None:
+        """Remove the broker with its labels. Its configs stay."""
+        self._drop_labels((BROKER_RESOURCE, str(record.broker_id)))
+        if self._kind is DeltaKind.FOLDING and record.broker_id not in self._brokers:
+            return
         self._registration(record.broker_id, record.broker_epoch)
         self._end_broker_session(record.broker_id, record.broker_epoch)
         if record.broker_id in self._broker_modes:

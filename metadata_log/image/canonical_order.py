@@ -2,8 +2,8 @@
 
 A snapshot has features, controllers, brokers, topics by name (each followed by its partitions), configs, quotas,
 producer ids, ACLs, SCRAM credentials, delegation tokens, request outcomes, modes of brokers, the floor of epochs, kinds,
-sessions of clients, entities by kind and name, and definitions of config keys, in this order. There are two ways to this
-order, and both must agree:
+sessions of clients, entities by kind and name, definitions of config keys, and labels, in this order. There are two ways
+to this order, and both must agree:
   * `MetadataImage.canonical_records` walks the maps of an image in this order, without sort keys;
   * the Spark jobs read records in any order, and sort by keys. The rows of `delta.REPLAYS` make the key of each type.
 Keys are compared byte by byte, as Spark compares binary columns.

@@ -20,10 +20,19 @@ from metadata_log.image.ordered_map import OrderedMap
 
 K = TypeVar("K")
 
-_SUMS: Final = {"provenance", "digest", "record_count", "partition_count", "entity_bytes", "kind_usage", "owned"}
+_SUMS: Final = {
+    "provenance",
+    "digest",
+    "record_count",
+    "partition_count",
+    "entity_bytes",
+    "label_count",
+    "kind_usage",
+    "owned",
+}
 _NAMED: Final = {
     "topics_by_id", "topic_ids", "brokers", "controllers", "configs", "features", "entities", "entity_kinds", "client_sessions",
-    "config_definitions",
+    "config_definitions", "labels",
 }  # fmt: skip
 """Fields of the image whose changes are listed by entity."""
 _OTHERS: Final = tuple({each.name for each in fields(MetadataImage)} - _SUMS - _NAMED)
@@ -75,6 +84,8 @@ class Changes:
     """Sessions of clients that were opened or have ended."""
     config_definitions: set[tuple[int, str]] = field(default_factory=set)
     """Definitions of config keys, by resource type and name, that were written or removed."""
+    labels: set[tuple[int, str]] = field(default_factory=set)
+    """Resources with a label that was attached, changed or removed; a topic also for the labels of its partitions."""
     others: bool = False
     """Something else changed: quotas, producer ids, ACLs, SCRAM credentials, delegation tokens, request outcomes, modes
     of brokers, the floor of epochs."""
@@ -111,6 +122,7 @@ class Changes:
         self.entity_kinds |= later.entity_kinds
         self.client_sessions |= later.client_sessions
         self.config_definitions |= later.config_definitions
+        self.labels |= later.labels
         self.others = self.others or later.others
 
     @classmethod
@@ -137,6 +149,7 @@ class Changes:
         changes.entity_kinds = _differing(before.entity_kinds, after.entity_kinds)
         changes.client_sessions = _differing(before.client_sessions, after.client_sessions)
         changes.config_definitions = _differing(before.config_definitions, after.config_definitions)
+        changes.labels = _differing(before.labels, after.labels)
         changes.others = any(getattr(before, name) != getattr(after, name) for name in _OTHERS)
         return changes
 
@@ -144,5 +157,5 @@ class Changes:
         return bool(
             self.created_topics or self.deleted_topics or self.partitions or self.brokers or self.controllers
             or self.config_resources or self.features or self.entities or self.entity_kinds or self.client_sessions
-            or self.config_definitions or self.others
+            or self.config_definitions or self.labels or self.others
         )  # fmt: skip

@@ -2,8 +2,8 @@
 
 A delta is opened on an image, takes records in log order, and is finished into the next image. Each touched shard and
 chunk of the image is copied once. The effects of the records of topics and partitions are in `topic_delta`, those of
-brokers and controllers in `broker_delta`, those of entities and sessions in `entity_delta`, those of configs in
-`settings`, all others here. The table `REPLAYS`, at the end of this file, has one row for each record type: its effect,
+brokers and controllers in `broker_delta`, those of entities and sessions in `entity_delta`, those of configs and
+labels in `settings`, all others here. The table `REPLAYS`, at the end of this file, has one row for each record type: its effect,
 what it changes and, for a canonical record, its place in a snapshot.
 
 *Replay is strict.* A record that does not fit raises `InvalidRecord`: an unknown topic, a leader outside the ISR, a
@@ -54,6 +54,7 @@ from metadata_log.format.records import (
     EpochFloor,
     EpochsRaised,
     FeatureLevel,
+    Label,
     MetadataRecord,
     NoOp,
     Partition,
@@ -76,7 +77,15 @@ from metadata_log.format.records import (
 )
 from metadata_log.format.records.levels import FIELD_LEVELS
 from metadata_log.image.canonical_order import OrderKey, by_bytes, by_number, by_quota, by_text
-from metadata_log.image.entity_key import EntityKey, clear_elr_keys, quota_keys, remove_topic_keys, topic_key
+from metadata_log.image.entity_key import (
+    EntityKey,
+    clear_elr_keys,
+    labels_key,
+    quota_keys,
+    remove_topic_keys,
+    topic_key,
+    unregister_broker_keys,
+)
 from metadata_log.image.image_editor import DeltaKind, Edits, Misfit
 from metadata_log.image.metadata_image import MetadataImage, QuotaKey, ScramKey
 from metadata_log.image.settings.settings_delta import SettingsDelta
@@ -276,7 +285,7 @@ REPLAYS: Final[dict[type, Replays]] = {
         lambda r: (("broker", str(r.broker_id)),),
         lambda r: b"\x02" + by_number(r.broker_id),
     ),
-    UnregisterBroker: Replays(MetadataDelta._unregister_broker, lambda r: (("broker", str(r.broker_id)),)),
+    UnregisterBroker: Replays(MetadataDelta._unregister_broker, unregister_broker_keys),
     BrokerRegistrationChange: Replays(MetadataDelta._change_registration, lambda r: (("broker", str(r.broker_id)),)),
     BrokerMode: Replays(
         MetadataDelta._broker_mode,
@@ -351,6 +360,13 @@ REPLAYS: Final[dict[type, Replays]] = {
     ),
     RemoveConfigDefinition: Replays(
         MetadataDelta._remove_config_definition, lambda r: (("config-definition", str(r.resource_type), r.name),)
+    ),
+    Label: Replays(
+        MetadataDelta._label,
+        lambda r: (labels_key(r.resource_type, r.resource_name),),
+        lambda r: (
+            b"\x11" + by_number(r.resource_type) + by_text(r.resource_name) + by_number(r.partition) + by_text(r.key)
+        ),
     ),
     NoOp: Replays(MetadataDelta._no_op, lambda r: ()),
 }

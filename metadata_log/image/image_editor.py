@@ -15,6 +15,7 @@ from metadata_log.format.records import Config, MetadataRecord
 from metadata_log.image.changes import Changes
 from metadata_log.image.digest import MODULUS, record_hash
 from metadata_log.image.metadata_image import ConfigResource, MetadataImage, Provenance, evolved
+from metadata_log.image.settings.resource_labels import ResourceLabels
 from metadata_log.image.topic_image import TopicEditor, TopicImage
 
 K = TypeVar("K")
@@ -82,6 +83,7 @@ class ImageEditor:
         self._open: dict[Uuid, TopicEditor] = {}
         """Topics with changes that are not in `_topics` yet."""
         self._owned_configs: set[ConfigResource] = set()
+        self._label_count = image.label_count
         self._editors: dict[str, Editor[Any, Any]] = {}
         """Editors of the touched maps, by the name of the image's field."""
         self._singles: dict[str, MetadataRecord] = {}
@@ -89,6 +91,7 @@ class ImageEditor:
 
     _topics: Edits[Uuid, TopicImage] = Edits("topics_by_id")
     _configs: Edits[ConfigResource, dict[str, str]] = Edits("configs")
+    _labels: Edits[ConfigResource, ResourceLabels] = Edits("labels")
 
     def finish(self, provenance: Provenance) -> MetadataImage:
         """Return the image after all replayed records."""
@@ -99,6 +102,7 @@ class ImageEditor:
         changes["digest"] = self._digest % MODULUS
         changes["record_count"] = self._record_count
         changes["partition_count"] = self._partition_count
+        changes["label_count"] = self._label_count
         changes["entity_bytes"] = self._entity_bytes
         changes.update(self._singles)
         return evolved(self.image, changes)
@@ -139,6 +143,15 @@ class ImageEditor:
                 self._exchange(Config(*resource, key, value), None)
             del self._configs[resource]
             self.changed.config_resources.add(resource)
+
+    def _drop_labels(self, resource: ConfigResource) -> None:
+        labels = self._labels.get(resource)
+        if labels is not None:
+            self._digest -= labels.digest
+            self._record_count -= labels.label_count
+            self._label_count -= labels.label_count
+            del self._labels[resource]
+            self.changed.labels.add(resource)
 
     def _open_topic(self, topic_id: Uuid) -> TopicEditor:
         editor = self._open.get(topic_id)

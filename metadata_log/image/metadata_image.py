@@ -13,8 +13,9 @@ Example:
 
 Invariants, recomputed by `check_invariants`: digest and counts agree with `canonical_records`; names and live topic ids
 are one to one; every topic has partitions 0..n-1 with the leader in the ISR (or no leader) and the ISR within the
-replicas; the index from broker to topics counts exactly the replicas; configs of topics belong to live topics, and
-modes to registered brokers; request ids and slots are one to one; the laws of entities (`entity_index`).
+replicas; the index from broker to topics counts exactly the replicas; configs and labels of topics belong to live
+topics, modes and labels of brokers to registered brokers; request ids and slots are one to one; the laws of entities
+(`entity_index`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,7 @@ from metadata_log.format.records import (
     METADATA_VERSION,
     METADATA_VERSION_MIN,
     TOPIC_RESOURCE,
+    WHOLE_RESOURCE,
     AccessControlEntry,
     BrokerMode,
     ClientQuota,
@@ -55,6 +57,7 @@ from metadata_log.image.canonical_order import by_quota
 from metadata_log.image.digest import MODULUS, digest_to_bytes, record_hash
 from metadata_log.image.entity_index import KindUsage, by_owner, check_entities
 from metadata_log.image.ordered_map import OrderedMap
+from metadata_log.image.settings.resource_labels import NO_LABELS, ResourceLabels
 from metadata_log.image.sharded_map import ShardedMap
 from metadata_log.image.topic_image import TopicImage, check_topic
 
@@ -131,6 +134,9 @@ class MetadataImage:
     """Owner -> the ephemeral entities of this session. Only owners with entities."""
     config_definitions: ShardedMap[ConfigResource, ConfigDefinition] = field(default_factory=ShardedMap)
     """The definitions of config keys, by resource type and name."""
+    labels: ShardedMap[ConfigResource, ResourceLabels] = field(default_factory=ShardedMap)
+    """Topics and brokers with at least one label, of a topic also with labels of partitions. Use `labels_of` for one."""
+    label_count: int = 0
     entity_bytes: int = 0
     """The size of all names and values of entities, in bytes."""
 
@@ -204,6 +210,11 @@ class MetadataImage:
         """The leader epoch and the partition epoch of a new partition."""
         return 0 if self.epoch_floor is None else self.epoch_floor.floor
 
+    def labels_of(self, resource_type: int, name: str, partition: int = WHOLE_RESOURCE) -> Mapping[str, str]:
+        """Return the labels of a topic, of one of its partitions, or of a broker."""
+        found: ResourceLabels | None = self.labels.get((resource_type, name))
+        return NO_LABELS if found is None else found.get(partition)
+
     # --- requests ---
 
     def request_outcome(self, request_id: Uuid) -> RequestOutcome | None:
@@ -260,6 +271,8 @@ class MetadataImage:
         yield from self.client_sessions.values()
         yield from self.entities.values()
         yield from self.config_definitions.values()
+        for resource, labels in self.labels.items():
+            yield from labels.records(*resource)
 
     def check_invariants(self) -> None:
         """Recompute everything that is kept incrementally, and assert that it agrees. O(image)."""
@@ -283,6 +296,11 @@ class MetadataImage:
         for (resource_type, name), config in self.configs.items():
             assert config, (resource_type, name)
             assert resource_type != TOPIC_RESOURCE or name in self.topic_ids, name
+        for (resource_type, name), labels in self.labels.items():
+            labels.check(resource_type, name)
+            assert resource_type != TOPIC_RESOURCE or name in self.topic_ids, name
+            assert resource_type == TOPIC_RESOURCE or int(name) in self.brokers, name
+        assert self.label_count == sum(labels.label_count for labels in self.labels.values()), self
         outcomes = [*self.request_outcomes.values()]
         assert len(self.request_slots) == len(outcomes), self
         assert all(self.request_outcome(outcome.request_id) is outcome for outcome in outcomes), self

@@ -70,9 +70,9 @@ class TopicDelta(ImageEditor):
         self.changed.topic_created(record.topic_id)
 
     def _remove_topic(self, record: RemoveTopic, offset: Offset) -> None:
-        """Remove the topic with its configs."""
+        """Remove the topic with its configs and labels."""
         if self._kind is DeltaKind.FOLDING and self._topic_ids.get(record.name) is None:
-            self._drop_configs((TOPIC_RESOURCE, record.name))
+            self._drop_settings(record.name)
             return
         if self._topic_ids.get(record.name) != record.topic_id:
             raise Misfit(f"there is no topic {record.name!r} with id {uuid_text(record.topic_id)}")
@@ -85,8 +85,12 @@ class TopicDelta(ImageEditor):
         self._digest -= topic.digest
         self._record_count -= 1 + topic.partition_count
         self._partition_count -= topic.partition_count
-        self._drop_configs((TOPIC_RESOURCE, record.name))
+        self._drop_settings(record.name)
         self.changed.topic_deleted(record.topic_id, record.name)
+
+    def _drop_settings(self, name: str) -> None:
+        self._drop_configs((TOPIC_RESOURCE, name))
+        self._drop_labels((TOPIC_RESOURCE, name))
 
     def _check_registered(self, broker_ids: NodeIds, known: NodeIds) -> None:
         """Check that brokers which a partition newly names are registered (M7). A broker named before may have been

@@ -31,6 +31,7 @@ from metadata_log.format.records import (
     FeatureLevel,
     FeatureRange,
     KRaftVersion,
+    Label,
     LeaderChange,
     ListColumn,
     NoOp,
@@ -151,6 +152,9 @@ RECORDS: tuple[Record, ...] = (
     ConfigDefinition(2, "acme.share", False, "decimal", "1", 0, None, (), "The share of a topic."),
     ConfigDefinition(4, "acme.colours.", True, "list", "", None, 3, ("red", "green")),
     RemoveConfigDefinition(2, "acme.share"),
+    Label(2, "orders", -1, "team", "payments"),
+    Label(2, "orders", 3, "acme.io/hot", ""),
+    Label(4, "7", -1, "zone", None),
 )
 
 

@@ -12,7 +12,7 @@ from tests.metadata_log.image.histories import History
 VOTERS = Voters((Voter(1, b"d" * 16, (Endpoint("CONTROLLER", "c1", 9093),)),))
 
 
-def image_at(offset: int, epoch: int = 1, *, seed: int = 7, steps: int = 25) -> MetadataImage:
+def image_at(offset: int, epoch: int = 1, *, seed: int = 6, steps: int = 25) -> MetadataImage:
     """Return an image of a random history, placed at `offset`."""
     return evolved(History(seed).run(steps).image, {"provenance": Provenance(offset, epoch, 1_000 + offset)})
 

@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("i
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One history; tests work on copies."""
     root = tmp_path_factory.mktemp("healthy")
-    Node(root / "node", 11).live(30)
+    Node(root / "node", 8).live(30)
     return root / "node"
 
 

@@ -79,7 +79,6 @@ SUBJECT_LIST = [
 ]
 
 
-@pytest.mark.slow
 @given(st.lists(FILTERS, unique=True, max_size=8), st.data())
 def test_the_index_finds_the_filters_that_show_a_subject(filters: list[Filter], data: st.DataObject) -> None:
     """Its twin asks each filter."""
@@ -96,7 +95,6 @@ def test_the_index_finds_the_filters_that_show_a_subject(filters: list[Filter], 
     assert len(index) == len(filters) - len(gone)
 
 
-@pytest.mark.slow
 @given(st.lists(ENTITY_FILTERS, max_size=4), st.sampled_from(SUBJECT_LIST))
 def test_a_filter_in_one_form_shows_the_same(entities: list[EntityFilter], subject: Subject) -> None:
     """Parts that another part covers are dropped, and nothing else changes."""
@@ -123,10 +121,11 @@ def test_every_record_type_is_shown_or_hidden() -> None:
 SHOWN_FIELDS = {
     "brokers", "controllers", "topics_by_id", "topic_ids", "configs", "features", "quotas", "producer_ids", "acls",
     "broker_modes", "epoch_floor", "entities", "entity_kinds", "client_sessions", "config_definitions",
+    "labels",
 }  # fmt: skip
 HIDDEN_FIELDS = {
     "scram_credentials", "delegation_tokens", "request_outcomes", "request_slots", "newest_request", "provenance", "digest",
-    "record_count", "partition_count", "entity_bytes", "kind_usage", "owned",
+    "record_count", "partition_count", "entity_bytes", "kind_usage", "owned", "label_count",
 }  # fmt: skip
 
 
@@ -135,7 +134,6 @@ def test_every_field_of_the_image_is_shown_or_hidden() -> None:
     assert {each.name for each in fields(MetadataImage)} == SHOWN_FIELDS | HIDDEN_FIELDS
 
 
-@pytest.mark.slow
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=20, deadline=None)
 def test_the_state_of_everything_is_the_canonical_records(seed: int) -> None:

@@ -37,6 +37,7 @@ from metadata_log.format.records import (
     EpochFloor,
     EpochsRaised,
     FeatureLevel,
+    Label,
     NoOp,
     Partition,
     PartitionChange,
@@ -90,7 +91,7 @@ def _elr(record: ClearElr, name_of: TopicName) -> Subject:
     return Subject(Area.TOPIC, name_of(record.topic_id))
 
 
-def _config(record: Config, _: TopicName) -> Subject:
+def _resource(record: Config | Label, _: TopicName) -> Subject:
     if record.resource_type == TOPIC_RESOURCE:
         return Subject(Area.TOPIC, record.resource_name)
     return Subject(Area.BROKER, record.resource_name) if record.resource_type == BROKER_RESOURCE else OTHER
@@ -115,7 +116,8 @@ SUBJECTS: Final[dict[type, Callable[[Any, TopicName], Subject]]] = {
     PartitionChange: _by_topic_id,
     EpochsRaised: _by_topic_id,
     ClearElr: _elr,
-    Config: _config,
+    Config: _resource,
+    Label: _resource,
     RegisterBroker: _broker,
     UnregisterBroker: _broker,
     BrokerRegistrationChange: _broker,

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from metadata_log.format.ids import NodeId
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, Config, FeatureLevel, MetadataRecord
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.settings.resource_labels import ResourceLabels
 from metadata_log.image.topic_image import TopicImage
 from watches.core.changes import Change, state_change
 from watches.core.filters import EntityFilter, Filter
@@ -38,7 +39,7 @@ def size_of(image: MetadataImage, shown: Filter) -> int:
     for kind, prefix in shown.entities:
         size += image.entities.count((kind, prefix)) if prefix else len(image.entities)
     if shown.all_topics:
-        size += image.topic_count + image.partition_count + len(image.configs)
+        size += image.topic_count + image.partition_count + len(image.configs) + image.label_count
     for name in shown.topics:
         topic = image.topic(name)
         size += 0 if topic is None else 1 + topic.partition_count
@@ -69,6 +70,9 @@ def _records(image: MetadataImage, shown: Filter) -> Iterator[MetadataRecord]:
     if shown.sessions:
         yield from image.client_sessions.values()
     yield from _entities(image, shown.entities)
+    for resource_type, name in _resources(image.labels, shown):
+        labels: ResourceLabels | None = image.labels.get((resource_type, name))
+        yield from () if labels is None else labels.records(resource_type, name)
 
 
 def _brokers(image: MetadataImage, broker_ids: Iterable[NodeId]) -> Iterator[MetadataRecord]:
@@ -91,13 +95,16 @@ def _topics(image: MetadataImage, shown: Filter) -> Iterator[TopicImage]:
             yield topic
 
 
-def _configs(image: MetadataImage, shown: Filter) -> Iterator[Config]:
+def _resources(all_of_them: Iterable[tuple[int, str]], shown: Filter) -> Iterable[tuple[int, str]]:
+    """Return the shown ones of `all_of_them`, and perhaps others that do not exist."""
     if shown.all_topics or shown.all_brokers or shown.others:
-        resources: Iterable[tuple[int, str]] = (each for each in image.config_resources() if _is_shown(each, shown))
-    else:
-        named = [(TOPIC_RESOURCE, name) for name in shown.topics]
-        resources = named + [(BROKER_RESOURCE, str(broker_id)) for broker_id in shown.brokers]
-    for resource_type, name in resources:
+        return (each for each in all_of_them if _is_shown(each, shown))
+    named = [(TOPIC_RESOURCE, name) for name in shown.topics]
+    return named + [(BROKER_RESOURCE, str(broker_id)) for broker_id in shown.brokers]
+
+
+def _configs(image: MetadataImage, shown: Filter) -> Iterator[Config]:
+    for resource_type, name in _resources(image.configs, shown):
         config = image.config(resource_type, name)
         for key in sorted(config):
             yield Config(resource_type, name, key, config[key])

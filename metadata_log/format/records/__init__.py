@@ -121,9 +121,11 @@ from metadata_log.format.records.security import (
 from metadata_log.format.records.settings import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
+    WHOLE_RESOURCE,
     Config,
     ConfigDefinition,
     FeatureLevel,
+    Label,
     RemoveConfigDefinition,
 )
 from metadata_log.format.records.topics import (
@@ -184,6 +186,7 @@ __all__ = [
     "SUPPORTED",
     "TOPIC_RESOURCE",
     "TYPE_NUMBERS",
+    "WHOLE_RESOURCE",
     "AbortTransaction",
     "AccessControlEntry",
     "BeginTransaction",
@@ -207,6 +210,7 @@ __all__ = [
     "FeatureLevel",
     "FeatureRange",
     "KRaftVersion",
+    "Label",
     "LeaderChange",
     "ListColumn",
     "MetadataRecord",
@@ -279,6 +283,7 @@ MetadataRecord: TypeAlias = (
     | EndClientSession
     | ConfigDefinition
     | RemoveConfigDefinition
+    | Label
     | NoOp
     | BeginTransaction
     | EndTransaction

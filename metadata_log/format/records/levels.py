@@ -27,7 +27,7 @@ from metadata_log.format.records.entities import (
 )
 from metadata_log.format.records.quorum import SkippedBatch
 from metadata_log.format.records.registry import FeatureRange
-from metadata_log.format.records.settings import ConfigDefinition, FeatureLevel, RemoveConfigDefinition
+from metadata_log.format.records.settings import ConfigDefinition, FeatureLevel, Label, RemoveConfigDefinition
 from metadata_log.format.records.topics import EpochFloor, EpochsRaised, Partition, PartitionChange, PartitionColumns
 from metadata_log.format.records.transactions import AbortTransaction, BeginTransaction, EndTransaction
 
@@ -92,6 +92,7 @@ RECORD_LEVELS: Final[dict[type, int]] = {
     EndClientSession: 3,
     ConfigDefinition: 3,
     RemoveConfigDefinition: 3,
+    Label: 3,
 }
 """Record class -> the level that every record of the class needs."""
 

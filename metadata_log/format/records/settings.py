@@ -1,4 +1,4 @@
-"""Records of configs, of the definitions of config keys, and of feature levels."""
+"""Records of configs, of the definitions of config keys, of labels, and of feature levels."""
 
 from typing import NamedTuple
 
@@ -46,6 +46,24 @@ class RemoveConfigDefinition(NamedTuple):
 
     resource_type: int
     name: str
+
+
+WHOLE_RESOURCE = -1
+"""In `Label.partition`: the label belongs to the topic or the broker itself."""
+
+
+@record(48)
+class Label(NamedTuple):
+    """A label was attached to a topic, a partition or a broker. Canonical. The value None removes the label.
+
+    A topic that is removed, and a broker that is unregistered, lose their labels. `metadata_log.format.labels` has the limits.
+    """
+
+    resource_type: int
+    resource_name: str
+    partition: int
+    key: str
+    value: str | None
 
 
 @record(12)

@@ -33,6 +33,7 @@ from metadata_log.format.records import (
     EpochsRaised,
     FeatureLevel,
     FeatureRange,
+    Label,
     MetadataRecord,
     NoOp,
     Owner,
@@ -114,7 +115,7 @@ class History:
             self.new_topic, self.more_partitions, self.partition_change, self.partition_change, self.partition_change,
             self.remove_topic, self.config, self.config, self.broker_change, self.security, self.others, self.clear_elr,
             self.raise_epochs, self.entity, self.entity, self.session,
-            self.config_definition,
+            self.config_definition, self.label, self.label,
         )  # fmt: skip
         return self.dice.choice(makers)()
 
@@ -181,6 +182,16 @@ class History:
             yield Config(TOPIC_RESOURCE, self.dice.choice(names), key, value)
         else:
             yield Config(BROKER_RESOURCE, self.dice.choice(("", "1", "10", "2")), key, value)
+
+    def label(self) -> Iterator[MetadataRecord]:
+        topic_id, brokers = self.some_topic(), [*self.image.brokers]
+        key, value = self.dice.choice(("k", "k.", "k/a")), self.dice.choice((None, "", "1", "é"))
+        if topic_id is not None and self.dice.random() < 0.7:
+            topic = self.image.topics_by_id[topic_id]
+            for _ in range(3):
+                yield Label(TOPIC_RESOURCE, topic.name, self.dice.randint(-1, topic.partition_count - 1), key, value)
+        elif brokers:
+            yield Label(BROKER_RESOURCE, str(self.dice.choice(brokers)), -1, key, value)
 
     def config_definition(self) -> Iterator[MetadataRecord]:
         key = self.dice.choice((TOPIC_RESOURCE, BROKER_RESOURCE)), self.dice.choice(("a", "a.", "a-b", "a.b", "b"))

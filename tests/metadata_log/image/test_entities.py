@@ -20,6 +20,7 @@ from metadata_log.format.records import (
     NoOp,
     RemoveTopic,
     Topic,
+    UnregisterBroker,
 )
 from metadata_log.image.digest import MODULUS, record_hash
 from metadata_log.image.entities import EVERY_TOPIC, entity_keys, fold, invisible_ranges, with_order_keys
@@ -55,9 +56,10 @@ def test_folding_by_entity_equals_replay(seed: int, steps: int) -> None:
 
 
 def test_keys_name_the_entities() -> None:
-    """A removed topic changes its configs as well; control records and markers change no entity."""
+    """A removed topic changes its configs and labels as well; control records and markers change no entity."""
     assert entity_keys(Topic("t", uuid(0))) == (("topic", "A" * 22),)
-    assert entity_keys(RemoveTopic("t", uuid(0))) == (("topic", "A" * 22), ("config", "2", "t"))
+    assert entity_keys(RemoveTopic("t", uuid(0))) == (("topic", "A" * 22), ("config", "2", "t"), ("labels", "2", "t"))
+    assert entity_keys(UnregisterBroker(7, 1)) == (("broker", "7"), ("labels", "4", "7"))
     assert entity_keys(Config(2, "t", "k", "v")) == (("config", "2", "t"),)
     assert entity_keys(ClearElr(None, None)) == (EVERY_TOPIC,)
     for record in (NoOp(), BeginTransaction("t"), LeaderChange(1, (), ())):
