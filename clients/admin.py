@@ -67,14 +67,16 @@ class AdminClient(SettingsCalls):
         request = admin_pb2.DeleteTopicsRequest(names=names)
         return await self.call(request, admin_pb2.DeleteTopicsResponse)
 
-    async def list_topics(self, page_size: int = 0, page_token: bytes = b"") -> admin_pb2.ListTopicsResponse:
-        """Returns one page of topics by name."""
-        request = admin_pb2.ListTopicsRequest(page_size=page_size, page_token=page_token)
+    async def list_topics(
+        self, page_size: int = 0, page_token: bytes = b"", *, label: str = ""
+    ) -> admin_pb2.ListTopicsResponse:
+        """Returns one page of topics by name; `label`: only those with this key, or key=value."""
+        request = admin_pb2.ListTopicsRequest(page_size=page_size, page_token=page_token, label=label)
         return await self.call(request, admin_pb2.ListTopicsResponse)
 
-    async def topics(self, page_size: int = 0) -> AsyncIterator[admin_pb2.TopicListing]:
-        """Yields all topics by name. Each page is as of its own offset."""
-        request = admin_pb2.ListTopicsRequest(page_size=page_size)
+    async def topics(self, page_size: int = 0, *, label: str = "") -> AsyncIterator[admin_pb2.TopicListing]:
+        """Yields all topics by name, with `label` those with this key, or key=value. Each page is as of its own offset."""
+        request = admin_pb2.ListTopicsRequest(page_size=page_size, label=label)
         async for page in self.pages(request, admin_pb2.ListTopicsResponse):
             for topic in page.topics:
                 yield topic
@@ -331,14 +333,17 @@ class AdminClient(SettingsCalls):
 
     # --- brokers ---------------------------------------------------------------------------------------------------
 
-    async def list_brokers(self, page_size: int = 0, page_token: bytes = b"") -> admin_pb2.ListBrokersResponse:
+    async def list_brokers(
+        self, page_size: int = 0, page_token: bytes = b"", *, label: str = ""
+    ) -> admin_pb2.ListBrokersResponse:
         """Returns one page of the registered brokers by id, as the active controller sees them."""
-        request = admin_pb2.ListBrokersRequest(page_size=page_size, page_token=page_token)
+        request = admin_pb2.ListBrokersRequest(page_size=page_size, page_token=page_token, label=label)
         return await self.call(request, admin_pb2.ListBrokersResponse)
 
-    async def brokers(self, page_size: int = 0) -> AsyncIterator[admin_pb2.BrokerListing]:
-        """Yields all registered brokers by id, as the active controller sees them."""
-        async for page in self.pages(admin_pb2.ListBrokersRequest(page_size=page_size), admin_pb2.ListBrokersResponse):
+    async def brokers(self, page_size: int = 0, *, label: str = "") -> AsyncIterator[admin_pb2.BrokerListing]:
+        """Yields all registered brokers by id, as the active controller sees them; `label`: a key, or key=value."""
+        request = admin_pb2.ListBrokersRequest(page_size=page_size, label=label)
+        async for page in self.pages(request, admin_pb2.ListBrokersResponse):
             for broker in page.brokers:
                 yield broker
 

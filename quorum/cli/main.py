@@ -21,6 +21,7 @@ _COMMANDS = {
     "dev": "quorum.cli.commands.dev:dev",
     "features": "quorum.cli.commands.features:features",
     "health": "quorum.cli.commands.health.health:health",
+    "labels": "quorum.cli.commands.labels:labels",
     "leaders": "quorum.cli.commands.leaders:leaders",
     "log": "quorum.cli.commands.log.log:log",
     "partitions": "quorum.cli.commands.partitions.partitions:partitions",

@@ -18,6 +18,9 @@ INT32_MAX: Final = (1 << 31) - 1
 ID: Final = click.IntRange(0, INT32_MAX)
 """The id of a node."""
 BROKER_IDS: Final = click.argument("broker_ids", nargs=-1, required=True, type=ID, metavar="BROKER_ID...")
+LABEL: Final = click.option(
+    "--label", default="", metavar="KEY[=VALUE]", help="Only what has this label; without a value: with any value."
+)
 DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Check everything, and change nothing.")
 WAIT: Final = click.option(
     "--wait", is_flag=True, help="Wait until all is finished, or until --timeout. Without --timeout: no limit."

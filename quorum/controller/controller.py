@@ -69,6 +69,7 @@ from quorum.controller.protocol.entity_commands import (
 )
 from quorum.controller.protocol.epoch_commands import ContinueRaise, RaiseEpochs
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
+from quorum.controller.protocol.label_commands import AlterLabels
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, ContinueReassignments
 from quorum.controller.protocol.rights.acl_commands import CreateAcls, DeleteAcls
@@ -80,6 +81,7 @@ from quorum.controller.rights.quotas import alter_client_quotas
 from quorum.controller.rights.scram import alter_scram_credentials
 from quorum.controller.topics.config_definitions import alter_config_keys
 from quorum.controller.topics.configs import alter_configs
+from quorum.controller.topics.labels import alter_labels
 from quorum.controller.topics.topic_commands import Topics
 
 __all__ = [
@@ -99,6 +101,7 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     AlterConfigs,
     ContinueConfigs,
     AlterConfigKeys,
+    AlterLabels,
     AlterPartition,
     AssignReplicasToDirs,
     ElectLeaders,
@@ -213,7 +216,7 @@ class Controller:
                 return raise_epochs(image, command, self.config)
             case UpdateFeatures():
                 return update_features(image, command, self.config)
-            case BootstrapFeatures() | RegisterControllerCommand() | AlterConfigKeys():
+            case BootstrapFeatures() | RegisterControllerCommand() | AlterConfigKeys() | AlterLabels():
                 return _by_image(image, command)
             case AlterClientQuotas() | CreateAcls() | DeleteAcls() | AlterUserScramCredentials():
                 return _of_rights(image, command)
@@ -319,13 +322,15 @@ class Controller:
 
 
 def _by_image(
-    image: MetadataImage, command: BootstrapFeatures | RegisterControllerCommand | AlterConfigKeys
+    image: MetadataImage, command: BootstrapFeatures | RegisterControllerCommand | AlterConfigKeys | AlterLabels
 ) -> Decision:
     """Decides a command that uses neither config, time nor soft state."""
     if isinstance(command, BootstrapFeatures):
         return bootstrap_features(image, command)
     if isinstance(command, AlterConfigKeys):
         return alter_config_keys(image, command)
+    if isinstance(command, AlterLabels):
+        return alter_labels(image, command)
     return register_controller(image, command)
 
 

@@ -6,13 +6,16 @@ give the same answer as of any offset.
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import UNASSIGNED_DIRECTORY, NodeId, Offset, Uuid
+from metadata_log.format.labels import has_label
 from metadata_log.format.partition_state import DIRECTORIES, LEADER, REPLICAS
-from metadata_log.format.records import TOPIC_RESOURCE, BrokerMode, RegisterBroker
+from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, BrokerMode, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.settings.resource_labels import NO_LABELS
 from metadata_log.image.topic_image import TopicImage
 from quorum.controller.brokers.contact import BrokerState, shown_state
 from quorum.controller.brokers.registration_rules import LOG_DIRS_MAX
@@ -24,6 +27,10 @@ TOPICS_PAGE_MAX: Final = 1_000
 PARTITIONS_PAGE_MAX: Final = 2_000
 BROKERS_PAGE_MAX: Final = 1_000
 """Maximum number of items in one page, also if a client wants more."""
+TOPICS_LOOKED_AT_MAX: Final = 10_000
+"""Maximum number of topics that one page of a filtered list looks at."""
+LABELS_PAGE_MAX: Final = 1_000
+"""How many labels end a page of descriptions: the page ends with the partition or broker that brings it there."""
 
 
 class TopicListing(NamedTuple):
@@ -36,20 +43,29 @@ class TopicListing(NamedTuple):
 
 
 class TopicPage(NamedTuple):
-    """A page of topics by name. `more`: other topics come after this page."""
+    """A page of topics by name. `more`: other topics come after this page, or after `last`, the last that was looked at."""
 
     topics: tuple[TopicListing, ...]
     more: bool
+    last: str = ""
 
 
-def list_topics(image: MetadataImage, after: str = "", limit: int = 0) -> TopicPage:
-    """Lists the topics whose names come after `after`, at most `limit` (0, or above TOPICS_PAGE_MAX: TOPICS_PAGE_MAX)."""
+def list_topics(image: MetadataImage, after: str = "", limit: int = 0, label: str = "") -> TopicPage:
+    """Lists the topics whose names come after `after`, at most `limit` (0, or above TOPICS_PAGE_MAX: TOPICS_PAGE_MAX), with
+    `label` only those with this label: a key, or key=value."""
     if not 0 < limit <= TOPICS_PAGE_MAX:
         limit = TOPICS_PAGE_MAX
     names = image.topic_ids.sorted_keys()
     first = bisect_right(names, after) if after else 0
-    page = names[first : first + limit]
-    return TopicPage(tuple([_listing(image, name) for name in page]), first + len(page) < len(names))
+    page = names[first : first + (TOPICS_LOOKED_AT_MAX if label else limit)]
+    if label:
+        found = [name for name in page if has_label(image.labels_of(TOPIC_RESOURCE, name), label)]
+        if len(found) > limit:
+            return TopicPage(tuple([_listing(image, name) for name in found[:limit]]), True, found[limit - 1])
+    else:
+        found = [*page]
+    last = page[-1] if page else ""
+    return TopicPage(tuple([_listing(image, name) for name in found]), first + len(page) < len(names), last)
 
 
 def _listing(image: MetadataImage, name: str) -> TopicListing:
@@ -74,6 +90,7 @@ class TopicDescription(NamedTuple):
     partitions: tuple[PartitionDescription, ...] = ()
     configs: tuple[tuple[str, str], ...] = ()
     """The configs that were set on the topic itself, by key."""
+    labels: Mapping[str, str] = NO_LABELS
 
 
 class DescribedTopics(NamedTuple):
@@ -95,34 +112,45 @@ def describe_topics(
     names = tuple(dict.fromkeys(names))
     begin = 0 if place is None else names.index(place.topic)
     found: list[TopicDescription] = []
+    label_room = LABELS_PAGE_MAX
     for name in names[begin:]:
-        if room <= 0:
+        if room <= 0 or label_room <= 0:
             return DescribedTopics(tuple(found), TopicPlace(name, 0))
         first = place.partition if place is not None and not found else 0
-        description = _described(image, name, first, room, b"" if place is None else place.topic_id)
+        description = _described(image, name, first, room, label_room, b"" if place is None else place.topic_id)
         found.append(description)
         room -= max(1, len(description.partitions))
+        label_room -= len(description.labels) + sum(len(each.labels) for each in description.partitions)
         if description.partitions and description.partitions[-1].record.partition + 1 < description.partition_count:
             end = description.partitions[-1].record.partition + 1
             return DescribedTopics(tuple(found), TopicPlace(name, end, description.topic_id))
     return DescribedTopics(tuple(found), None)
 
 
-def _described(image: MetadataImage, name: str, first: int, limit: int, topic_id: bytes) -> TopicDescription:
+def _described(
+    image: MetadataImage, name: str, first: int, limit: int, label_limit: int, topic_id: bytes
+) -> TopicDescription:
     """Describes partitions from `first` on, or from 0 on if the topic is no longer the topic with `topic_id`."""
     topic = image.topic(name)
     if topic is None:
         return TopicDescription(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     if first and topic_id not in (b"", topic.topic_id):
         first = 0
-    numbers = range(first, min(first + limit, topic.partition_count))
-    described = [describe_partition(image, topic, number) for number in numbers]
+    described: list[PartitionDescription] = []
+    label_count = 0
+    for number in range(first, min(first + limit, topic.partition_count)):
+        if label_count >= label_limit:
+            break
+        labels = image.labels_of(TOPIC_RESOURCE, name, number)
+        described.append(describe_partition(image, topic, number)._replace(labels=labels))
+        label_count += len(labels)
     return TopicDescription(
         name,
         topic_id=topic.topic_id,
         partition_count=topic.partition_count,
         partitions=tuple(described),
         configs=tuple(sorted(image.config(TOPIC_RESOURCE, name).items())),
+        labels=image.labels_of(TOPIC_RESOURCE, name),
     )
 
 
@@ -149,6 +177,7 @@ class BrokerListing(NamedTuple):
     """The mode that an operator has given to the broker id."""
     log_dirs: tuple[LogDirectory, ...] = ()
     """The online directories, and then others in which there are replicas."""
+    labels: Mapping[str, str] = NO_LABELS
 
 
 class BrokerCounts(NamedTuple):
@@ -173,8 +202,10 @@ def list_brokers(
     *,
     after: NodeId = -1,
     limit: int = 0,
+    label: str = "",
 ) -> BrokerPage:
-    """Lists the registered brokers with ids above `after`, at most `limit` (0, or above BROKERS_PAGE_MAX: BROKERS_PAGE_MAX).
+    """Lists the registered brokers with ids above `after`, at most `limit` (0, or above BROKERS_PAGE_MAX: BROKERS_PAGE_MAX), with
+    `label` only those with this label: a key, or key=value.
 
     `counts` are those of `image`, if the caller had them counted elsewhere.
     """
@@ -182,8 +213,15 @@ def list_brokers(
         limit = BROKERS_PAGE_MAX
     led, replicas, in_directories = broker_counts(image) if counts is None else counts
     registered = sorted(broker_id for broker_id in image.brokers if broker_id > after)
+    if label:
+        registered = [each for each in registered if has_label(image.labels_of(BROKER_RESOURCE, str(each)), label)]
     listed: list[BrokerListing] = []
+    label_count = 0
     for broker_id in registered[:limit]:
+        if label_count >= LABELS_PAGE_MAX:
+            break
+        labels = image.labels_of(BROKER_RESOURCE, str(broker_id))
+        label_count += len(labels)
         registration = image.brokers[broker_id]
         found = BrokerListing(
             registration,
@@ -194,6 +232,7 @@ def list_brokers(
             replicas[broker_id],
             mode=image.broker_modes.get(broker_id),
             log_dirs=_log_directories(registration, in_directories.get(broker_id, Counter())),
+            labels=labels,
         )
         if controller is not None:
             standing = controller.standing(image, broker_id)
@@ -204,7 +243,7 @@ def list_brokers(
                 session_deadline_ms=standing.session_deadline_ms,
             )
         listed.append(found)
-    return BrokerPage(tuple(listed), len(registered) > limit)
+    return BrokerPage(tuple(listed), len(registered) > len(listed))
 
 
 def broker_counts(image: MetadataImage) -> BrokerCounts:

@@ -30,6 +30,7 @@ from quorum.wire.convert import convert_acls as acls
 from quorum.wire.convert import convert_admin as convert
 from quorum.wire.convert import convert_config_keys as keys
 from quorum.wire.convert import convert_features as features
+from quorum.wire.convert import convert_labels as labels
 from quorum.wire.convert import convert_membership as membership
 from quorum.wire.convert import convert_quotas as quotas
 from quorum.wire.convert import convert_reads as reads
@@ -46,7 +47,10 @@ SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 
 
 def _list_topics(request: admin_pb2.ListTopicsRequest, view: ReadView) -> admin_pb2.ListTopicsResponse:
-    page = views.list_topics(view.image, pages.name_after(request.page_token), pages.page_size(request.page_size))
+    label = labels.wanted_label(request.label)
+    page = views.list_topics(
+        view.image, pages.name_after(request.page_token), pages.page_size(request.page_size), label
+    )
     return reads.to_list_topics_response(page, view.as_of_offset)
 
 
@@ -116,11 +120,12 @@ def _count_partitions(request: admin_pb2.ListBrokersRequest, view: ReadView) -> 
 
 def _list_brokers(request: admin_pb2.ListBrokersRequest, view: ReadView, counts: Any) -> admin_pb2.ListBrokersResponse:
     after, limit = _brokers_wanted(request)
-    page = views.list_brokers(view.image, view.controller, counts, after=after, limit=limit)
+    page = views.list_brokers(view.image, view.controller, counts, after=after, limit=limit, label=request.label)
     return reads.to_list_brokers_response(page, view.as_of_offset, view.now_ms)
 
 
 def _brokers_wanted(request: admin_pb2.ListBrokersRequest) -> tuple[int, int]:
+    labels.wanted_label(request.label)
     return pages.number_of(request.page_token, first=-1), pages.page_size(request.page_size)
 
 
@@ -208,6 +213,7 @@ TABLE: Final = Table(
             convert.check_alterations,
         ),
         Submitted("AlterConfigKeys", keys.from_alter_config_keys, keys.to_alter_config_keys_response),
+        Submitted("AlterLabels", labels.from_alter_labels, labels.to_alter_labels_response),
         Submitted("ElectLeaders", convert.from_elect_leaders, convert.to_elect_leaders_response),
         Submitted(
             "AlterPartitionReassignments",
@@ -255,6 +261,7 @@ TABLE: Final = Table(
         Viewed("DescribeConfigKeys", keys.describe_config_keys),
         Viewed("ListPartitionReassignments", _list_reassignments),
         Viewed("DescribeFeatures", features.describe_features),
+        Counted("ListLabels", labels.find_labels, labels.list_labels_page),
         Counted("DescribeAcls", acls.find_acls, acls.describe_acls_page),
         Counted("DescribeUserScramCredentials", scram.find_users, scram.describe_users_page),
         Counted("DescribeClientQuotas", quotas.find_quotas, quotas.describe_quotas_page),

@@ -41,6 +41,8 @@ ADMIN: Final[Mapping[str, Kind]] = {
     "DescribeConfigs": Kind.READ,
     "AlterConfigKeys": Kind.CHANGE_ONCE,
     "DescribeConfigKeys": Kind.READ,
+    "AlterLabels": Kind.CHANGE_ONCE,
+    "ListLabels": Kind.READ,
     "ElectLeaders": Kind.CHANGE_ONCE,
     "AlterPartitionReassignments": Kind.CHANGE_ONCE,
     "ListPartitionReassignments": Kind.READ,

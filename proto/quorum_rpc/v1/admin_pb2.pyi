@@ -195,14 +195,16 @@ class DeleteTopicsResponse(_message.Message):
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[TopicResult, _Mapping]]] = ...) -> None: ...
 
 class ListTopicsRequest(_message.Message):
-    __slots__ = ("context", "page_token", "page_size")
+    __slots__ = ("context", "page_token", "page_size", "label")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
     context: RequestContext
     page_token: bytes
     page_size: int
-    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., page_token: _Optional[bytes] = ..., page_size: _Optional[int] = ...) -> None: ...
+    label: str
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., page_token: _Optional[bytes] = ..., page_size: _Optional[int] = ..., label: _Optional[str] = ...) -> None: ...
 
 class TopicListing(_message.Message):
     __slots__ = ("name", "topic_id", "partitions", "replication_factor")
@@ -249,7 +251,7 @@ class DescribeTopicsRequest(_message.Message):
     def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., names: _Optional[_Iterable[str]] = ..., first_partition: _Optional[int] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
 
 class PartitionDescription(_message.Message):
-    __slots__ = ("partition", "leader_id", "leader_epoch", "partition_epoch", "replicas", "isr", "adding_replicas", "removing_replicas", "elr", "offline_replicas", "last_known_elr", "leader_recovery_state")
+    __slots__ = ("partition", "leader_id", "leader_epoch", "partition_epoch", "replicas", "isr", "adding_replicas", "removing_replicas", "elr", "offline_replicas", "last_known_elr", "leader_recovery_state", "labels")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -262,6 +264,7 @@ class PartitionDescription(_message.Message):
     OFFLINE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     LAST_KNOWN_ELR_FIELD_NUMBER: _ClassVar[int]
     LEADER_RECOVERY_STATE_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     leader_id: int
     leader_epoch: int
@@ -274,23 +277,26 @@ class PartitionDescription(_message.Message):
     offline_replicas: _containers.RepeatedScalarFieldContainer[int]
     last_known_elr: _containers.RepeatedScalarFieldContainer[int]
     leader_recovery_state: int
-    def __init__(self, partition: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., elr: _Optional[_Iterable[int]] = ..., offline_replicas: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ..., leader_recovery_state: _Optional[int] = ...) -> None: ...
+    labels: _containers.RepeatedCompositeFieldContainer[Label]
+    def __init__(self, partition: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., elr: _Optional[_Iterable[int]] = ..., offline_replicas: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ..., leader_recovery_state: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Label, _Mapping]]] = ...) -> None: ...
 
 class TopicDescription(_message.Message):
-    __slots__ = ("name", "error", "topic_id", "partitions", "configs", "partition_count")
+    __slots__ = ("name", "error", "topic_id", "partitions", "configs", "partition_count", "labels")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     CONFIGS_FIELD_NUMBER: _ClassVar[int]
     PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     name: str
     error: _common_pb2.Error
     topic_id: bytes
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionDescription]
     configs: _containers.RepeatedCompositeFieldContainer[ConfigEntry]
     partition_count: int
-    def __init__(self, name: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[PartitionDescription, _Mapping]]] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ..., partition_count: _Optional[int] = ...) -> None: ...
+    labels: _containers.RepeatedCompositeFieldContainer[Label]
+    def __init__(self, name: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[PartitionDescription, _Mapping]]] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ..., partition_count: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Label, _Mapping]]] = ...) -> None: ...
 
 class DescribeTopicsResponse(_message.Message):
     __slots__ = ("error", "leader", "as_of_offset", "topics", "next_page_token", "local")
@@ -519,6 +525,76 @@ class DescribeConfigKeysResponse(_message.Message):
     next_page_token: bytes
     local: LocalView
     def __init__(self, as_of_offset: _Optional[int] = ..., definitions: _Optional[_Iterable[_Union[ConfigKeyDefinition, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
+
+class Label(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class LabelAlteration(_message.Message):
+    __slots__ = ("resource", "partition", "set", "remove")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    resource: ConfigResource
+    partition: int
+    set: _containers.RepeatedCompositeFieldContainer[Label]
+    remove: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, resource: _Optional[_Union[ConfigResource, _Mapping]] = ..., partition: _Optional[int] = ..., set: _Optional[_Iterable[_Union[Label, _Mapping]]] = ..., remove: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AlterLabelsRequest(_message.Message):
+    __slots__ = ("context", "alterations", "validate_only")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    ALTERATIONS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    alterations: _containers.RepeatedCompositeFieldContainer[LabelAlteration]
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., alterations: _Optional[_Iterable[_Union[LabelAlteration, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class AlterLabelsResponse(_message.Message):
+    __slots__ = ("offset",)
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    def __init__(self, offset: _Optional[int] = ...) -> None: ...
+
+class ListLabelsRequest(_message.Message):
+    __slots__ = ("context", "label", "page_size", "page_token")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    label: str
+    page_size: int
+    page_token: bytes
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., label: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
+
+class LabelledThing(_message.Message):
+    __slots__ = ("resource", "partition", "labels")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    resource: ConfigResource
+    partition: int
+    labels: _containers.RepeatedCompositeFieldContainer[Label]
+    def __init__(self, resource: _Optional[_Union[ConfigResource, _Mapping]] = ..., partition: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Label, _Mapping]]] = ...) -> None: ...
+
+class ListLabelsResponse(_message.Message):
+    __slots__ = ("as_of_offset", "things", "next_page_token", "local")
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    THINGS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    as_of_offset: int
+    things: _containers.RepeatedCompositeFieldContainer[LabelledThing]
+    next_page_token: bytes
+    local: LocalView
+    def __init__(self, as_of_offset: _Optional[int] = ..., things: _Optional[_Iterable[_Union[LabelledThing, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
 class TopicPartitions(_message.Message):
     __slots__ = ("topic", "partitions")
@@ -1228,17 +1304,19 @@ class ListPartitionsResponse(_message.Message):
     def __init__(self, as_of_offset: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionListing, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
 class ListBrokersRequest(_message.Message):
-    __slots__ = ("context", "page_size", "page_token")
+    __slots__ = ("context", "page_size", "page_token", "label")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
     context: RequestContext
     page_size: int
     page_token: bytes
-    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
+    label: str
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ..., label: _Optional[str] = ...) -> None: ...
 
 class BrokerListing(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "endpoints", "rack", "state", "last_contact_age_ms", "metadata_offset", "led_partitions", "replicas", "data_plane", "state_reason", "state_since_ms", "session_left_ms", "mode", "mode_reason", "mode_since_ms", "log_dirs")
+    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "endpoints", "rack", "state", "last_contact_age_ms", "metadata_offset", "led_partitions", "replicas", "data_plane", "state_reason", "state_since_ms", "session_left_ms", "mode", "mode_reason", "mode_since_ms", "log_dirs", "labels")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1257,6 +1335,7 @@ class BrokerListing(_message.Message):
     MODE_REASON_FIELD_NUMBER: _ClassVar[int]
     MODE_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     incarnation_id: bytes
@@ -1275,7 +1354,8 @@ class BrokerListing(_message.Message):
     mode_reason: str
     mode_since_ms: int
     log_dirs: _containers.RepeatedCompositeFieldContainer[LogDirectory]
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., last_contact_age_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., led_partitions: _Optional[int] = ..., replicas: _Optional[int] = ..., data_plane: _Optional[str] = ..., state_reason: _Optional[str] = ..., state_since_ms: _Optional[int] = ..., session_left_ms: _Optional[int] = ..., mode: _Optional[str] = ..., mode_reason: _Optional[str] = ..., mode_since_ms: _Optional[int] = ..., log_dirs: _Optional[_Iterable[_Union[LogDirectory, _Mapping]]] = ...) -> None: ...
+    labels: _containers.RepeatedCompositeFieldContainer[Label]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., last_contact_age_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., led_partitions: _Optional[int] = ..., replicas: _Optional[int] = ..., data_plane: _Optional[str] = ..., state_reason: _Optional[str] = ..., state_since_ms: _Optional[int] = ..., session_left_ms: _Optional[int] = ..., mode: _Optional[str] = ..., mode_reason: _Optional[str] = ..., mode_since_ms: _Optional[int] = ..., log_dirs: _Optional[_Iterable[_Union[LogDirectory, _Mapping]]] = ..., labels: _Optional[_Iterable[_Union[Label, _Mapping]]] = ...) -> None: ...
 
 class LogDirectory(_message.Message):
     __slots__ = ("directory_id", "is_online", "replicas")

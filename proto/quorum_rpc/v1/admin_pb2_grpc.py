@@ -105,6 +105,16 @@ class AdminServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigKeysRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigKeysResponse.FromString,
                 _registered_method=True)
+        self.AlterLabels = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/AlterLabels',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterLabelsRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterLabelsResponse.FromString,
+                _registered_method=True)
+        self.ListLabels = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/ListLabels',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ListLabelsRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.ListLabelsResponse.FromString,
+                _registered_method=True)
         self.ElectLeaders = channel.unary_unary(
                 '/quorum_rpc.v1.AdminService/ElectLeaders',
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ElectLeadersRequest.SerializeToString,
@@ -352,6 +362,22 @@ class AdminServiceServicer(object):
 
     def DescribeConfigKeys(self, request, context):
         """Lists the definitions of config keys, by resource type and name, in pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterLabels(self, request, context):
+        """Attaches labels to topics, partitions and brokers, and removes labels: all of it, or nothing. Errors:
+        UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED, POLICY_VIOLATION (too many labels), UNSUPPORTED_VERSION
+        (metadata.version is below 3).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListLabels(self, request, context):
+        """Lists topics, partitions and brokers with their labels, in pages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -665,6 +691,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeConfigKeys,
                     request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigKeysRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigKeysResponse.SerializeToString,
+            ),
+            'AlterLabels': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterLabels,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterLabelsRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.AlterLabelsResponse.SerializeToString,
+            ),
+            'ListLabels': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLabels,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.ListLabelsRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ListLabelsResponse.SerializeToString,
             ),
             'ElectLeaders': grpc.unary_unary_rpc_method_handler(
                     servicer.ElectLeaders,
@@ -1086,6 +1122,60 @@ class AdminService(object):
             '/quorum_rpc.v1.AdminService/DescribeConfigKeys',
             quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigKeysRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_admin__pb2.DescribeConfigKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterLabels(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/AlterLabels',
+            quorum__rpc_dot_v1_dot_admin__pb2.AlterLabelsRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.AlterLabelsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLabels(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/ListLabels',
+            quorum__rpc_dot_v1_dot_admin__pb2.ListLabelsRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.ListLabelsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,6 +27,7 @@ from metadata_log.format.records import (
     Entity,
     EntityKind,
     EpochFloor,
+    Label,
     Partition,
     RegisterBroker,
 )
@@ -60,6 +61,7 @@ ENTITIES: Final[Mapping[type, Callable[[MetadataImage], Iterable[str]]]] = {
         f"the definition of {RESOURCE_WORDS[resource_type]} config {name}"
         for resource_type, name in image.config_definitions
     ),
+    Label: lambda image: (f"{image.label_count:,} labels",) if image.label_count else (),
     Entity: lambda image: (f"{used.entity_count:,} entities of kind {kind}" for kind, used in image.kind_usage.items()),
 }
 """Canonical record type -> the names of all things in an image that need the level of the type, or of its one newer field."""

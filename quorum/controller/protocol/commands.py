@@ -50,6 +50,7 @@ from quorum.controller.protocol.feature_commands import (
     UpdateFeatures,
     UpdateFeaturesReply,
 )
+from quorum.controller.protocol.label_commands import AlterLabels, AlterLabelsReply
 from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
@@ -296,6 +297,7 @@ Command: TypeAlias = (
     | AlterConfigs
     | ContinueConfigs
     | AlterConfigKeys
+    | AlterLabels
     | RaiseEpochs
     | ContinueRaise
     | BootstrapFeatures
@@ -337,6 +339,7 @@ CommandReply: TypeAlias = (
     | DeleteTopicsReply
     | AlterConfigsReply
     | AlterConfigKeysReply
+    | AlterLabelsReply
     | BootstrapFeaturesReply
     | RegisterBrokerReply
     | BrokerContactReply

@@ -1,8 +1,7 @@
 """Happenings: the story of a decision, in values that say what changed, for which broker, and why.
 
-A decision carries its happenings beside its records. The node that decided tells them after the decision's batch is committed:
-one line in the controller's log and one step of a counter each (`quorum/wire/reporting/happening_lines.py`). A decision whose
-batch is never committed tells nothing.
+A decision carries its happenings beside its records. The node tells them once the decision's batch is committed, and never else:
+one line in the controller's log and one step of a counter each (`quorum/wire/reporting/happening_lines.py`).
 
 Example. Broker 7 leads 400 partitions. Its process dies at 12:00:00.
     1  At 12:00:09 its session ends. The active controller decides `FenceExpiredBrokers`. The decision has 401 records and two
@@ -10,8 +9,8 @@ Example. Broker 7 leads 400 partitions. Its process dies at 12:00:00.
     2  The batch is committed. The controller writes two log lines, not 401.
     3  At 12:30 the process runs again and registers: `BrokerRegistered(7, RESTARTED)`, then `BrokerOnline(7)`.
 
-*The number of happenings does not grow with the number of records.* A happening about many partitions, topics or keys has counts,
-and names at most NAMED_MAX of them. A config's key is named, its value never: the value may be a secret.
+*The number of happenings does not grow with the number of records.* A happening about many things has counts, and names at most
+NAMED_MAX of them. A config's key is named, its value never: the value may be a secret.
 """
 
 from collections.abc import Iterable
@@ -49,12 +48,9 @@ class StateReason(Enum):
 
 
 _MEANINGS: Final = {
-    # online
     StateReason.CAUGHT_UP: "the broker has applied its own registration",
     StateReason.MAINTENANCE: "an operator has drained the broker: its leaderships moved to other brokers",
-    # stopping
     StateReason.STOPPING: "the broker has asked to shut down, and its leaderships move to other brokers",
-    # fenced
     StateReason.REGISTERED: "the broker has registered, and has not yet applied its own registration",
     StateReason.SHUT_DOWN: "the broker has shut down in order: its leaderships moved away first",
     StateReason.SESSION_ENDED: "the controller did not hear the broker for a whole session (broker.session.timeout.ms)",
@@ -341,6 +337,15 @@ class ConfigKeysChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelsChanged:
+    """Labels were attached, changed or removed. `first` shows some without their values: `topic 'orders': team`."""
+
+    kind: ClassVar[str] = "labels changed"
+    labels: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ClientQuotasChanged:
     """Quotas of clients were set or removed. `first` shows some without their values: `user alice: producer_byte_rate`."""
 
@@ -459,6 +464,7 @@ Happening: TypeAlias = (
     | TopicsDeleted
     | ConfigsChanged
     | ConfigKeysChanged
+    | LabelsChanged
     | ClientQuotasChanged
     | AclsCreated
     | AclsDeleted
@@ -472,11 +478,9 @@ Happening: TypeAlias = (
 )
 
 FREQUENT: Final = (
-    TopicsCreated, PartitionsAdded, TopicsDeleted, ConfigsChanged, ClientQuotasChanged, AclsCreated, AclsDeleted,
-    UsersChanged,
-    IsrShrunk, IsrGrown, LeadersElected,
-    ReassignmentsAltered, ReassignmentsFinished, ReplicasAssigned,
-    SessionOpened, SessionClosed, SessionsExpired,
+    TopicsCreated, PartitionsAdded, TopicsDeleted, ConfigsChanged, LabelsChanged, ClientQuotasChanged, AclsCreated,
+    AclsDeleted, UsersChanged, IsrShrunk, IsrGrown, LeadersElected, ReassignmentsAltered, ReassignmentsFinished,
+    ReplicasAssigned, SessionOpened, SessionClosed, SessionsExpired,
 )  # fmt: skip
 """The kinds of which a client or a broker may cause any number."""
 

@@ -67,6 +67,7 @@ from quorum.controller.protocol.entity_commands import (
     unpacked_transaction,
 )
 from quorum.controller.protocol.feature_commands import FeatureResult, UpdateFeatures, UpdateFeaturesReply
+from quorum.controller.protocol.label_commands import AlterLabels, AlterLabelsReply
 from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
@@ -203,6 +204,8 @@ def recalled(command: Command, outcome: RequestOutcome) -> CommandReply:
             return AlterConfigsReply(offset, _unpacked(outcome, ConfigResult))
         case AlterConfigKeys():
             return AlterConfigKeysReply(offset)
+        case AlterLabels():
+            return AlterLabelsReply(offset)
         case ElectLeaders():
             return ElectLeadersReply(offset, _unpacked(outcome, ElectionResult))
         case AlterPartitionReassignments():

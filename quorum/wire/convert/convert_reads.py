@@ -25,6 +25,7 @@ from quorum.controller.views import (
 from quorum.core.protocol.problem import texts
 from quorum.runtime.protocol.requests import NodeStatus, ReplicaView
 from quorum.wire.convert.convert_broker import to_broker_state
+from quorum.wire.convert.convert_labels import to_labels
 from quorum.wire.convert.convert_membership import to_voter
 from quorum.wire.convert.errors import BadMessage, item_error, leader_hint
 from quorum.wire.convert.pages import number_token, place_token
@@ -45,7 +46,7 @@ def to_list_topics_response(page: TopicPage, as_of_offset: int) -> admin_pb2.Lis
             for each in page.topics
         ],
         more=page.more,
-        next_page_token=page.topics[-1].name.encode() if page.more else b"",
+        next_page_token=page.last.encode() if page.more else b"",
     )
 
 
@@ -65,6 +66,7 @@ def _topic(topic: TopicDescription, items: int) -> admin_pb2.TopicDescription:
         partitions=[_partition(each) for each in topic.partitions],
         configs=[admin_pb2.ConfigEntry(key=key, value=value) for key, value in topic.configs],
         partition_count=topic.partition_count,
+        labels=to_labels(topic.labels),
     )
 
 
@@ -83,6 +85,7 @@ def _partition(description: PartitionDescription) -> admin_pb2.PartitionDescript
         last_known_elr=partition.last_known_elr,
         offline_replicas=description.offline_replicas,
         leader_recovery_state=partition.leader_recovery_state,
+        labels=to_labels(description.labels),
     )
 
 
@@ -179,6 +182,7 @@ def _broker_listing(listing: BrokerListing, now_ms: int) -> admin_pb2.BrokerList
             admin_pb2.LogDirectory(directory_id=each.directory_id, is_online=each.is_online, replicas=each.replicas)
             for each in listing.log_dirs
         ],
+        labels=to_labels(listing.labels),
     )
 
 

@@ -123,6 +123,7 @@ async def test_a_topics_life(run: Run) -> None:
     described = await run("topics", "describe", "orders", "-o", "json")
     assert shape(described.document["topics"][0]) == {
         "name": "str", "topic_id": "str", "partition_count": "int", "configs": {"retention.ms": "str"},
+        "labels": {},
         "partitions": [{
             "partition": "int", "leader_id": "int", "leader_epoch": "int", "partition_epoch": "int", "replicas": ["int"],
             "isr": ["int"], "adding_replicas": [], "removing_replicas": [], "elr": [], "last_known_elr": [],
@@ -414,6 +415,7 @@ async def test_a_broker_says_since_when_and_why_it_is_in_its_state(node: FakeNod
         "led_partitions": "int", "replicas": "int", "data_plane": "str", "state_reason": "str", "state_since": "str",
         "state_since_ms": "int", "mode": None, "mode_reason": None, "mode_since": None, "mode_since_ms": None,
         "session_left_ms": "int", "log_dirs": [{"directory_id": "str", "is_online": "bool", "replicas": "int"}], "configs": {},
+        "labels": {},
     }  # fmt: skip
     assert (broker["state"], broker["state_reason"]) == ("fenced", "asked")
     assert broker["state_since"] == "2023-11-14T22:13:21.000+00:00"

@@ -66,6 +66,7 @@ from quorum.controller.protocol.directory_commands import (
 from quorum.controller.protocol.election_commands import BalanceLeaders, ElectLeaders, TopicPartition
 from quorum.controller.protocol.entity_commands import AlterKinds, CloseSession, OpenSession, Transact
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, FeatureUpdate, UpdateFeatures, UpgradeType
+from quorum.controller.protocol.label_commands import AlterLabels, LabelAlteration
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode, Mode
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.protocol.request_outcomes import RequestIdentity, outcome_of
@@ -174,6 +175,21 @@ DEFINITION: Final = st.builds(
     st.sampled_from((None, -1, 1, 1 << 70)),
 )
 """Definitions, good and bad, of which some stand in each other's way."""
+
+
+LABELLED: Final = st.one_of(
+    st.tuples(st.just(2), st.sampled_from(NAMES), st.integers(-1, 3)),
+    st.tuples(st.just(4), st.sampled_from(("0", "4", "77", "x")), st.just(-1)),
+    st.tuples(ANY_NUMBER, ANY_NAME, ANY_NUMBER),
+)
+LABEL: Final = st.tuples(
+    st.one_of(st.sampled_from(("team", "a/b", "hot")), ANY_TEXT), st.one_of(st.sampled_from((None, "", "x")), ANY_TEXT)
+)
+LABELS: Final = st.builds(
+    lambda thing, labels: LabelAlteration(thing[0], thing[1], thing[2], labels),
+    LABELLED,
+    st.lists(LABEL, max_size=3).map(tuple),
+)
 
 
 def some(of: st.SearchStrategy[Any], at_most: int = 4) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -358,6 +374,7 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
         st.builds(BalanceLeaders),
         st.builds(BootstrapFeatures, COUNT),
         st.builds(UpdateFeatures, some(UPDATE), st.booleans()),
+        st.builds(AlterLabels, some(LABELS), st.booleans()),
         st.builds(AlterConfigKeys, some(DEFINITION), some(DEFINED), st.booleans()),
         st.builds(AlterUserScramCredentials, some(SCRAM), st.booleans()),
         st.builds(CreateAcls, some(ACL), st.booleans()),
@@ -374,7 +391,7 @@ HAPPENINGS_MAX: Final = 4
 CLIENTS: Final = (
     CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, ElectLeaders, AlterPartitionReassignments, FenceBroker,
     UnregisterBroker, UpdateFeatures, DrainBroker, EndBrokerMode, AlterClientQuotas,
-    AlterConfigKeys,
+    AlterConfigKeys, AlterLabels,
     CreateAcls, DeleteAcls, AlterUserScramCredentials,
     Transact, AlterKinds, OpenSession, CloseSession,
 )  # fmt: skip

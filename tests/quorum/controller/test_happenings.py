@@ -55,6 +55,7 @@ from quorum.controller.protocol.entity_commands import (
 from quorum.controller.protocol.epoch_commands import ContinueRaise, RaiseEpochs
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
 from quorum.controller.protocol.happenings import Happening, Registration, StateReason
+from quorum.controller.protocol.label_commands import AlterLabels
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, ContinueReassignments
 from quorum.controller.protocol.rights.acl_commands import CreateAcls, DeleteAcls
@@ -343,8 +344,8 @@ def test_controllers_and_features_are_told_once() -> None:
 
 
 TELLING: Final = {
-    CreateTopics, CreatePartitions, ContinueTopics, DeleteTopics, AlterConfigs, ContinueConfigs, AlterConfigKeys,
-    BootstrapFeatures,
+    CreateTopics, CreatePartitions, ContinueTopics, DeleteTopics, AlterConfigs, ContinueConfigs,
+    AlterConfigKeys, AlterLabels, BootstrapFeatures,
     RegisterBrokerCommand, BrokerContact,
     FenceExpiredBrokers, FenceBroker, ReportDeath, UnregisterBroker, ContinueFencing, ContinueShutdown, ElectLeaderless,
     RegisterControllerCommand, AlterPartition, ElectLeaders, BalanceLeaders, AlterPartitionReassignments,

@@ -137,6 +137,15 @@ def _topics() -> dict[str, Any]:
                 )
             ],
         ),
+        "AlterLabels": admin_pb2.AlterLabelsRequest(
+            context=CONTEXT,
+            alterations=[
+                admin_pb2.LabelAlteration(
+                    resource=resource, partition=0, set=[admin_pb2.Label(key="team", value="a")], remove=["hot"]
+                )
+            ],
+        ),
+        "ListLabels": admin_pb2.ListLabelsRequest(context=CONTEXT, label="team=a", page_size=10),
         "DescribeConfigKeys": admin_pb2.DescribeConfigKeysRequest(context=CONTEXT, page_size=10),
     }
 

@@ -32,6 +32,7 @@ NEED_A_STATE: Final = {
     "AdminService.AlterClientQuotas": {"POLICY_VIOLATION"},
     "AdminService.DeleteTopics": {"POLICY_VIOLATION", "TOPIC_DELETION_DISABLED"},
     "AdminService.IncrementalAlterConfigs": {"POLICY_VIOLATION"},
+    "AdminService.AlterLabels": {"POLICY_VIOLATION", "UNSUPPORTED_VERSION"},
     "AdminService.AlterConfigKeys": {"POLICY_VIOLATION", "UNSUPPORTED_VERSION"},
     "AdminService.AlterPartitionReassignments": {
         "UNSUPPORTED_VERSION",

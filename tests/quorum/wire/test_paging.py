@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -11,6 +12,7 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, client_pb2, entity_pb2
 from metadata_log.format.records import ConfigDefinition, QuotaEntity
 from metaquorum import AdminClient, Incomplete
 from quorum.controller.protocol.config_commands import AlterConfigKeys
+from quorum.controller.protocol.label_commands import AlterLabels, LabelAlteration
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.controller.protocol.rights.acl_commands import AclBinding, CreateAcls
 from quorum.controller.protocol.rights.quota_commands import AlterClientQuotas, QuotaAlteration, QuotaOperation
@@ -58,6 +60,7 @@ def test_every_read_is_paged_in_one_way() -> None:
         "DescribeTopics",
         "DescribeConfigs",
         "DescribeConfigKeys",
+        "ListLabels",
         "ListBrokers",
         "ListPartitions",
         "ListPartitionReassignments",
@@ -86,6 +89,8 @@ LISTS: dict[str, Callable[[AdminClient, int], AsyncIterator[Any]]] = {
     "partitions": lambda client, size: client.partitions(page_size=size),
     "configs": lambda client, size: client.described_configs([*map(_topic, NAMES)], size),
     "config keys": lambda client, size: client.config_keys(size),
+    "labels": lambda client, size: client.labels(page_size=size),
+    "topics with a label": lambda client, size: client.topics(size, label="team"),
     "brokers": lambda client, size: client.brokers(size),
     "reassignments": lambda client, size: client.reassignments(size),
     "quotas": lambda client, size: client.client_quotas(page_size=size),
@@ -106,10 +111,19 @@ async def test_pages_of_any_size_together_are_the_whole_list(client: AdminClient
     node.cluster.run(CreateAcls(tuple(AclBinding(2, name, 3, "User:alice", "*", 3, 3) for name in NAMES)))
     definitions = [ConfigDefinition(4 - 2 * (name > "b"), f"acme.{name}", False, "text", "") for name in NAMES]
     node.cluster.run(AlterConfigKeys(tuple(definitions)))
+    labelled = [
+        LabelAlteration(2, "a"),
+        LabelAlteration(2, "b"),
+        LabelAlteration(2, "b", 0),
+        LabelAlteration(2, "b", 2),
+    ]
+    labelled += [LabelAlteration(4, "1"), *(LabelAlteration(2, name) for name in "cde")]
+    changes = (("team", "x"), ("tier", ""))
+    node.cluster.run(AlterLabels(tuple(replace(each, changes=changes) for each in labelled)))
     secrets = ScramSecrets(4_096, b"salt", bytes(32), bytes(32))
     node.cluster.run(AlterUserScramCredentials(tuple(ScramAlteration(name, 1, secrets) for name in NAMES)))
     whole = [each.SerializeToString() async for each in LISTS[what](client, 0)]
-    assert len(whole) == {"brokers": 4, "partitions": 15}.get(what, 5)
+    assert len(whole) == {"brokers": 4, "partitions": 15, "labels": 8}.get(what, 5)
     for page_size in (1, 2, 3, 4, 7, 1 << 30):
         assert [each.SerializeToString() async for each in LISTS[what](client, page_size)] == whole
 

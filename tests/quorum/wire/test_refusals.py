@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 import pytest
-from quorum_rpc.v1.admin_pb2 import ConfigKeyName, ConfigResource, PartitionReassignment, ReplicaList
+from quorum_rpc.v1.admin_pb2 import ConfigKeyName, ConfigResource, LabelAlteration, PartitionReassignment, ReplicaList
 from quorum_rpc.v1.client_pb2 import MetadataCursor
 from quorum_rpc.v1.common_pb2 import FeatureRange
 
@@ -41,6 +41,7 @@ from tests.quorum.wire.good_requests import good_requests, key, voter
 
 E = ErrorCode
 LONG: Final = "x" * 70_000
+OF_NOBODY: Final = LabelAlteration(resource=ConfigResource(resource_type=4, name="77"), remove=["hot"])
 FUTURE: Final = FeatureRange(name="metadata.version", min_level=8, max_level=9)
 
 # --- between controllers ---------------------------------------------------------------------------------------------
@@ -386,7 +387,31 @@ OPERATORS: Final = {
         of_operators("page_token", b"acme.share", E.INVALID_REQUEST),
         of_operators("page_token", b"x acme.share", E.INVALID_REQUEST),
     ),
-    "ListTopics": PAGES,
+    "AlterLabels": (
+        *CHANGES,
+        of_operators("alterations", [], E.INVALID_REQUEST),
+        of_operators("alterations.0.resource.name", "nobody", E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_operators("alterations.0.resource.resource_type", 4, E.INVALID_REQUEST),
+        of_operators("alterations.0.partition", 1 << 30, E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_operators("alterations.0.partition", -1, E.INVALID_REQUEST),
+        of_operators("alterations.0.set.0.key", "Team", E.INVALID_REQUEST),
+        of_operators("alterations.0.set.0.key", "hot", E.INVALID_REQUEST),
+        of_operators("alterations.0.set.0.value", LONG, E.INVALID_REQUEST),
+        of_operators("alterations.0.set.0.value", "a\nb", E.INVALID_REQUEST),
+        of_operators("alterations.0.remove", [LONG], E.INVALID_REQUEST),
+        Row("twice the same", busy, many("alterations", 2), E.INVALID_REQUEST),
+        Row("501 alterations", busy, many("alterations", 501), E.INVALID_REQUEST),
+        Row("501 labels", busy, many("alterations.0.remove", 501), E.INVALID_REQUEST),
+        of_operators("alterations", [OF_NOBODY], E.BROKER_ID_NOT_REGISTERED),
+    ),
+    "ListLabels": (
+        *PAGES,
+        of_operators("label", "Team", E.INVALID_REQUEST),
+        of_operators("label", "=a", E.INVALID_REQUEST),
+        of_operators("label", "team=" + LONG, E.INVALID_REQUEST),
+        of_operators("page_token", b"orders", E.INVALID_REQUEST),
+    ),
+    "ListTopics": (*PAGES, of_operators("label", "Team", E.INVALID_REQUEST)),
     "DescribeTopics": (
         *PAGES,
         of_operators("first_partition", -1, E.INVALID_REQUEST),

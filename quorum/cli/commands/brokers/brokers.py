@@ -11,7 +11,7 @@ from quorum.cli.commands.brokers.broker_changes import drain, fence, undrain, un
 from quorum.cli.errors import EXIT_NOT_FOUND, EXIT_UNHEALTHY, CliError
 from quorum.cli.options import Options, ask, at_position, command
 from quorum.cli.output import UNKNOWN, Column, emit
-from quorum.cli.shared_options import BROKER_IDS
+from quorum.cli.shared_options import BROKER_IDS, LABEL
 from quorum.wire.words import endpoint_text, id_text, optional, state_text, time_text
 
 if TYPE_CHECKING:
@@ -49,14 +49,15 @@ def brokers() -> None:
 @brokers.command("list")
 @at_position
 @click.option("--expect-online", is_flag=True, help="Exit code 10 unless every broker is online.")
+@LABEL
 @command
-def list_(options: Options, expect_online: bool) -> None:
+def list_(options: Options, expect_online: bool, label: str) -> None:
     """Lists the registered brokers as the active controller sees them.
 
     \b
     $ quorumctl brokers list --expect-online
     """
-    as_of_offset, listed = ask(options, _all_brokers)
+    as_of_offset, listed = ask(options, lambda client: _all_brokers(client, label))
     rows = [_row(broker) for broker in listed]
     shown = [{**row, "endpoints_text": [each["endpoint"] for each in row["endpoints"]]} for row in rows]
     is_table = options.output == "table"
@@ -104,11 +105,12 @@ for change in (fence, unfence, drain, undrain, unregister):
     brokers.add_command(change)
 
 
-async def _all_brokers(client: AdminClient) -> tuple[int, list[admin_pb2.BrokerListing]]:
+async def _all_brokers(client: AdminClient, label: str = "") -> tuple[int, list[admin_pb2.BrokerListing]]:
     """The offset that the first page is as of, and the brokers of all pages."""
     from quorum_rpc.v1 import admin_pb2
 
-    pages = [page async for page in client.pages(admin_pb2.ListBrokersRequest(), admin_pb2.ListBrokersResponse)]
+    request = admin_pb2.ListBrokersRequest(label=label)
+    pages = [page async for page in client.pages(request, admin_pb2.ListBrokersResponse)]
     return pages[0].as_of_offset, [broker for page in pages for broker in page.brokers]
 
 
@@ -139,6 +141,7 @@ def _description(broker: admin_pb2.BrokerListing, configs: dict[str, str]) -> di
             for each in broker.log_dirs
         ],
         "configs": configs,
+        "labels": {label.key: label.value for label in broker.labels},
     }
 
 
@@ -162,6 +165,7 @@ def _lines(of: dict[str, Any]) -> Iterator[str]:
         ("data plane", of["data_plane"] or UNKNOWN),
         *[("directory", _directory_text(each)) for each in of["log_dirs"]],
         ("configs", ",".join(f"{key}={value}" for key, value in of["configs"].items()) or UNKNOWN),
+        ("labels", ",".join(f"{key}={value}" for key, value in of["labels"].items()) or UNKNOWN),
     )
     yield f"broker {of['broker_id']}"
     yield from (f"  {name:<12} {value}" for name, value in facts)

@@ -13,7 +13,7 @@ from quorum.cli.options import Options, ask, at_position, command
 from quorum.cli.output import UNKNOWN, Column, emit
 from quorum.cli.pairs import pairs
 from quorum.cli.partition_table import conditions_of_partitions, partition_columns, partition_row, wanted_conditions
-from quorum.cli.shared_options import DRY_RUN, INT32_MAX
+from quorum.cli.shared_options import DRY_RUN, INT32_MAX, LABEL
 from quorum.wire.words import id_text
 
 if TYPE_CHECKING:
@@ -48,8 +48,9 @@ topics.add_command(apply)
 @at_position
 @conditions_of_partitions
 @click.option("--topics-with-overrides", is_flag=True, help="Only topics on which configs were set.")
+@LABEL
 @command
-def list_(options: Options, topics_with_overrides: bool, **conditions: bool) -> None:
+def list_(options: Options, topics_with_overrides: bool, label: str, **conditions: bool) -> None:
     """Lists all topics by name.
 
     With several of the first four options, a topic is listed if a partition of it meets one of them.
@@ -60,7 +61,7 @@ def list_(options: Options, topics_with_overrides: bool, **conditions: bool) -> 
     wanted = wanted_conditions(conditions)
 
     async def work(client: AdminClient) -> list[dict[str, Any]]:
-        listed = [_listing(topic) async for topic in client.topics()]
+        listed = [_listing(topic) async for topic in client.topics(label=label)]
         if wanted:
             found = {each.topic async for each in client.partitions(*wanted)}
             listed = [each for each in listed if each["name"] in found]
@@ -311,5 +312,6 @@ def _description(topic: admin_pb2.TopicDescription) -> dict[str, Any]:
         "topic_id": id_text(topic.topic_id),
         "partition_count": topic.partition_count,
         "configs": {entry.key: entry.value for entry in topic.configs},
+        "labels": {label.key: label.value for label in topic.labels},
         "partitions": [partition_row(each) for each in topic.partitions],
     }

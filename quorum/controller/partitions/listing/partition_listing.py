@@ -11,7 +11,7 @@ in one page.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -20,6 +20,7 @@ from metadata_log.format.partition_state import LEADER, REPLICAS, PartitionState
 from metadata_log.format.records import Partition
 from metadata_log.image.log_directories import offline_replicas
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.settings.resource_labels import NO_LABELS
 from metadata_log.image.topic_image import CHUNK_PARTITIONS, TopicImage
 from quorum.controller.partitions.election_rules import min_isr_of
 from quorum.controller.partitions.listing.partition_conditions import (
@@ -42,6 +43,8 @@ class PartitionDescription(NamedTuple):
 
     record: Partition
     offline_replicas: tuple[NodeId, ...]
+    labels: Mapping[str, str] = NO_LABELS
+    """Filled in where labels are shown."""
 
 
 def describe_partition(image: MetadataImage, topic: TopicImage, partition: int) -> PartitionDescription:
