@@ -251,6 +251,27 @@ async def test_a_watch_goes_on_at_another_node_without_gap_or_duplicate(log: Fak
     await elsewhere.close()
 
 
+async def test_a_watch_from_a_quicker_node_does_not_wait_for_a_hub_that_rests(
+    log: FakeLog, service: WatchService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node has applied everything below the position, and its hub rests after a push. No further commit comes."""
+    first = Client(service, filter=LOCKS, from_now=True, bookmark_interval_ms=100)
+    await first.until(4)
+    monkeypatch.setattr(hub, "rest_s", lambda pushed: 60.0)
+    log.append(lock("a"))
+    await first.until(5)
+    log.append(lock("b"))
+    second = Client(service, filter=LOCKS, position=at(log), bookmark_interval_ms=100)
+    async with asyncio.timeout(2):
+        await second.until(6)
+        await first.until(6)
+        while len(second.messages) < 3:
+            await asyncio.sleep(0.01)
+    assert (first.offsets, second.offsets) == ([4, 5], [])
+    for client in (first, second):
+        await client.stop()
+
+
 async def test_a_node_that_is_late_lets_the_watch_wait(log: FakeLog, service: WatchService) -> None:
     """The watch begins when the node has applied everything below the position."""
     ahead = FakeLog(log.batches)

@@ -104,8 +104,11 @@ class Hub:
         self._groups.clear()
         self._index = FilterIndex()
 
-    async def place(self) -> tuple[Tail, MetadataImage]:
+    async def place(self, at_least: Offset = 0) -> tuple[Tail, MetadataImage]:
         """Returns the hub's position and the image there. The caller holds the lock.
+
+        A hub that rests below `at_least` moves on first, if the node has applied more. Otherwise a watch that has come from a
+        quicker node would wait for the next commit.
 
         Raises:
             Refusal: the node serves no watches now.
@@ -114,6 +117,9 @@ class Hub:
         if self._at is None:
             self._at, self._image = await self._end_of_log()
             self._moving = asyncio.get_running_loop().create_task(self._move())
+        if self._at.position.offset < at_least and self._is_late():
+            await self._advance()
+            assert self._at is not None, "the hub has readers"
         return self._at, self._image
 
     def check(self) -> None:

@@ -104,6 +104,7 @@ class Watch:
         while True:
             self._check()
             log = self._hub.log
+            image = log.image
             place = await log.place_of(position.offset)
             match verdict(position, log.generation, place):
                 case Continue():
@@ -114,9 +115,12 @@ class Watch:
             if self._loop.time() >= until_s:
                 behind = f"this node has applied everything below {place.end}, and the position is {position.offset}"
                 raise Refusal("NOT_READY", f"{behind}: ask another node")
-            await self._changed(until_s)
+            await self._changed(until_s, image)
 
-    async def _changed(self, until_s: float) -> None:
+    async def _changed(self, until_s: float, since: MetadataImage) -> None:
+        """Returns at the next change of the node, at once if its image is not `since` any more, or at `until_s`."""
+        if self._hub.log.image is not since:
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until_s):
                 await self._hub.log.changed()
@@ -152,12 +156,13 @@ class Watch:
 
     async def _go_on(self) -> None:
         """Shows changes from the position on, until the reader has left the hub."""
+        image = self._hub.log.image
         try:
             await self._catch_up()
             await self._follow()
             return
         except NotThere:
-            await self._changed(self._loop.time() + READY_WAIT_S)
+            await self._changed(self._loop.time() + READY_WAIT_S, image)
         except PositionLost:
             pass  # the verdict on the position has the reason
         self._hub.detach(self._reader)
@@ -178,7 +183,7 @@ class Watch:
             if self._reader.lost is not None:
                 raise PositionLost("a batch was skipped")
             async with self._hub.lock:
-                tail, image = await self._hub.place()
+                tail, image = await self._hub.place(self._position.offset)
                 if tail.position == self._position:
                     return self._hub.attach(self._reader)
             if tail.position.offset < self._position.offset:
