@@ -79,10 +79,14 @@ async def measure_fans(sides: Sides, arguments: argparse.Namespace) -> dict[tupl
         found[place, count] = by_side
         for number in range(arguments.watch_rounds):
             for name, side in _in_turn(sides, number):
-                if place == BROKER and not isinstance(side, OurSide):
+                window = partial(fan_out, side, place, count, arguments.rate, arguments.watch_seconds)
+                if place != BROKER:
+                    figures = await window()
+                elif isinstance(side, OurSide):
+                    async with side.with_broker() as pid:
+                        figures = await window(pid)
+                else:
                     continue
-                pid = side.broker_pid() if place == BROKER and isinstance(side, OurSide) else None
-                figures = await fan_out(side, place, count, arguments.rate, arguments.watch_seconds, pid)
                 by_side.setdefault(name, []).append(figures)
                 console.print(
                     f"{name}, {count:,} watchers at the {place}: p50 {figures.p50_ms:.1f} ms, p99 {figures.p99_ms:.1f} ms,"
@@ -173,7 +177,8 @@ def parse() -> argparse.Namespace:
     arguments.uncounted = 1
     if arguments.quick:
         arguments.uncounted = 0
-        arguments.rounds = arguments.watch_rounds = arguments.ladder_rounds = arguments.session_rounds = 1
+        for what in ("rounds", "watch_rounds", "ladder_rounds", "session_rounds"):
+            setattr(arguments, what, min(1, getattr(arguments, what)))
         arguments.seconds, arguments.watch_seconds, arguments.ladder = 0.5, 1.0, [50, 200]
     return arguments
 

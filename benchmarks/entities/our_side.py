@@ -43,15 +43,22 @@ class OurSide:
         self.pids = cluster.pids
 
     async def __aenter__(self) -> Self:
+        """Stops the broker: etcd has three servers too. `with_broker` starts it again."""
+        await self._cluster.cluster.stop(self._brokers[0].name)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for channel in self._channels:
             await channel.close()
 
-    def broker_pid(self) -> int | None:
-        """The process of the broker."""
-        return self._cluster.cluster.pid(self._brokers[0].name)
+    @contextlib.asynccontextmanager
+    async def with_broker(self) -> AsyncIterator[int]:
+        """The broker runs during the block, as the process of this id."""
+        name = self._brokers[0].name
+        pid = self._cluster.cluster.start(name)
+        await self._cluster.cluster.wait_until_healthy()
+        yield pid
+        await self._cluster.cluster.stop(name)
 
     async def _leader(self) -> grpc.aio.Channel:
         return self._channels[await self._cluster.leader()]

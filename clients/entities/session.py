@@ -2,8 +2,7 @@
 
     async with client.session("indexer on host a") as session:
         await client.put("worker", "a", b"ready", session=session)
-        while session.is_safe():
-            ...
+        await session.run(work())           # cancelled when the session ends
 
 The session promises: while `is_safe()` is True, the session has not ended, so its ephemeral entities are there (unless somebody
 has deleted them). When it turns False, stop what nobody else may do at the same time. The session may still go on: `lost` is
@@ -22,7 +21,8 @@ The keeping is decided by `clients.entities.core.session_core`; this file has th
 import asyncio
 import logging
 import secrets
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import grpc
 from quorum_rpc.v1 import entity_pb2
@@ -38,6 +38,8 @@ from service_kit.rpc.refusals import Refusal
 
 if TYPE_CHECKING:
     from clients.entities.client import EntityClient
+
+T = TypeVar("T")
 
 logger: Final = logging.getLogger(__name__)
 
@@ -112,6 +114,24 @@ class Session:
             finally:
                 self._core.end("its client has closed it")
                 self.lost.set()
+
+    async def run(self, work: Awaitable[T]) -> T:
+        """Awaits `work`, which makes sense only as long as the session lives. The work is cancelled when the session ends.
+
+        Raises:
+            SessionLost: the session has ended.
+        """
+        working = asyncio.ensure_future(work)
+        losing = asyncio.ensure_future(self.lost.wait())
+        try:
+            await asyncio.wait((working, losing), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                self.check()
+            return await working
+        finally:
+            for task in (working, losing):
+                task.cancel()
+            await asyncio.gather(working, losing, return_exceptions=True)
 
     # --- state -----------------------------------------------------------------------------------------------------
 

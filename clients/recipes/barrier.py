@@ -23,7 +23,7 @@ from clients.entities.core.values import Token
 from clients.entities.errors import ConditionFailed
 from clients.entities.live_view import LiveView
 from clients.entities.session import Session
-from clients.recipes.queue_place import QueuePlace, checked_name, is_place, unless_lost
+from clients.recipes.queue_place import QueuePlace, checked_name, is_place
 
 KIND: Final = "barrier"
 
@@ -54,7 +54,7 @@ class Barrier:
         try:
             async with self._session.client.live(self._kind, f"{self.name}/") as view:
                 entered = await place.enter()
-                self._round = await unless_lost(self._session, self._complete(view, entered))
+                self._round = await self._session.run(self._complete(view, entered))
         except BaseException:
             await self._remove()
             raise
@@ -89,7 +89,7 @@ class Barrier:
         assert began is not None, f"this party is not inside of the barrier {self.name}: enter first"
         await self._remove()
         async with self._session.client.live(self._kind, f"{self.name}/") as view:
-            await unless_lost(self._session, view.wait_for(lambda: self._all_left(view, began)))
+            await self._session.run(view.wait_for(lambda: self._all_left(view, began)))
 
     def _all_left(self, view: LiveView, began: Token) -> bool:
         """A view that lags behind the mark does not show all parties yet."""

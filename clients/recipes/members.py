@@ -131,6 +131,10 @@ class Members:
         await self._view.wait_for(lambda: len(self.names) >= count)
         return self.names
 
+    async def changed(self) -> None:
+        """Returns when `names` and `data` may have changed. Raises as `LiveView.wait_for`."""
+        await self._view.changed()
+
     async def changes(self) -> AsyncIterator[MemberChange]:
         """Yields a `Joined` for each present member, and then each change, in the order of the log. It has a watch of its own,
         so a slow caller delays nobody."""

@@ -16,10 +16,9 @@ A request without an answer may still arrive. A place whose request was lost is 
     5. Without the mark, the first request would now create the place again, and nobody would ever release it.
 """
 
-import asyncio
 import secrets
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 from clients.entities.client import EntityClient
 from clients.entities.core.transactions import (
@@ -67,25 +66,6 @@ async def places(client: EntityClient, kind: str, queue: str, *, with_values: bo
     """Returns the places of a queue, the first one first."""
     found = [each async for each in client.list(kind, f"{queue}/", names_only=not with_values)]
     return sorted((each for each in found if is_place(queue, each.name)), key=lambda each: each.created)
-
-
-async def unless_lost(session: Session, work: Coroutine[Any, Any, T]) -> T:
-    """Awaits `work`, and cancels it when the session ends.
-
-    Raises:
-        SessionLost: the session has ended.
-    """
-    working = asyncio.ensure_future(work)
-    losing = asyncio.ensure_future(session.lost.wait())
-    try:
-        await asyncio.wait((working, losing), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            session.check()
-        return await working
-    finally:
-        for task in (working, losing):
-            task.cancel()
-        await asyncio.gather(working, losing, return_exceptions=True)
 
 
 class QueuePlace:
@@ -148,7 +128,7 @@ class QueuePlace:
             NotHeld: somebody else has deleted the place.
         """
         while (before := await self._before()) is not None:
-            await unless_lost(self._session, self._gone(before))
+            await self._session.run(self._gone(before))
 
     async def leave(self) -> None:
         """Gives the place up. The next place is the first, if this one was. May be called twice.

@@ -35,6 +35,7 @@ def names(client: Client) -> list[str]:
     return [event.record.topic for event in client.events]
 
 
+@pytest.mark.slow
 async def test_a_broker_shows_what_it_has_applied_until_its_lease_lapses(
     controller: FakeController, start: Start
 ) -> None:
@@ -64,6 +65,7 @@ async def test_a_broker_shows_what_it_has_applied_until_its_lease_lapses(
     await service.close()
 
 
+@pytest.mark.slow
 async def test_a_watch_goes_on_from_a_broker_s_disk_after_a_restart(controller: FakeController, start: Start) -> None:
     """The next process reads everything above the position from its store."""
     first = start(seed=1)
@@ -88,6 +90,7 @@ async def test_a_watch_goes_on_from_a_broker_s_disk_after_a_restart(controller: 
     await again.stop()
 
 
+@pytest.mark.slow
 async def test_a_recovered_cluster_resets_a_watch_of_the_lost_history(
     controller: FakeController, start: Start, tmp_path: Path
 ) -> None:
@@ -115,6 +118,7 @@ async def test_a_recovered_cluster_resets_a_watch_of_the_lost_history(
     await service.close()
 
 
+@pytest.mark.slow
 async def test_a_store_that_is_dropped_makes_its_watches_wait_or_begin_anew(
     controller: FakeController, start: Start
 ) -> None:

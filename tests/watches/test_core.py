@@ -79,6 +79,7 @@ SUBJECT_LIST = [
 ]
 
 
+@pytest.mark.slow
 @given(st.lists(FILTERS, unique=True, max_size=8), st.data())
 def test_the_index_finds_the_filters_that_show_a_subject(filters: list[Filter], data: st.DataObject) -> None:
     """Its twin asks each filter."""
@@ -95,6 +96,7 @@ def test_the_index_finds_the_filters_that_show_a_subject(filters: list[Filter], 
     assert len(index) == len(filters) - len(gone)
 
 
+@pytest.mark.slow
 @given(st.lists(ENTITY_FILTERS, max_size=4), st.sampled_from(SUBJECT_LIST))
 def test_a_filter_in_one_form_shows_the_same(entities: list[EntityFilter], subject: Subject) -> None:
     """Parts that another part covers are dropped, and nothing else changes."""
@@ -134,6 +136,7 @@ def test_every_field_of_the_image_is_shown_or_hidden() -> None:
     assert {each.name for each in fields(MetadataImage)} == SHOWN_FIELDS | HIDDEN_FIELDS
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=20, deadline=None)
 def test_the_state_of_everything_is_the_canonical_records(seed: int) -> None:

@@ -34,6 +34,7 @@ from tests.watches import twin
 from tests.watches.client import Client
 from tests.watches.fake_log import FakeLog
 from tests.watches.histories import Historian
+from watches.core.position import Position
 from watches.service import hub, watch
 from watches.service.request import wanted
 from watches.service.watch_service import WatchService
@@ -48,43 +49,80 @@ FILTERS = (
 )
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1 << 32), st.integers(1, 60))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_watch_shows_what_the_filter_names_of_the_committed_history(seed: int, steps: int) -> None:
-    """Each event once, in order, from any position, and across two nodes; compared with the dumb twin."""
+    """Each event once, in order, from any position, and across two nodes, one of which is late; compared with the dumb twin."""
     asyncio.run(_compare_with_twin(seed, steps))
+
+
+class Resuming:
+    """A client that now and then goes on at another node; what it has been shown in all."""
+
+    def __init__(self, service: WatchService, since: Position, shown: watch_pb2.WatchFilter) -> None:
+        self.since, self.shown = since.offset, shown
+        self.offsets: list[int] = []
+        self.stops: set[int] = set()
+        self.resets = 0
+        self._position = watch_pb2.WatchPosition(**since._asdict())
+        self.client = self._opened(service)
+
+    def _opened(self, service: WatchService) -> Client:
+        return Client(service, filter=self.shown, position=self._position, bookmark_interval_ms=100)
+
+    async def stop(self) -> None:
+        client = self.client
+        await client.stop()
+        self.offsets += client.offsets
+        self.stops |= {message.position.offset for message in client.messages if message.is_whole}
+        self.resets += len(client.resets)
+        self._position = client.position or self._position
+
+    async def go_on(self, service: WatchService) -> None:
+        await self.stop()
+        self.client = self._opened(service)
 
 
 async def _compare_with_twin(seed: int, steps: int) -> None:
     dice = Random(seed)
-    log = FakeLog()
-    service = WatchService(log)
+    log, other = FakeLog(), FakeLog()
+    services = [WatchService(log), WatchService(other)]
     historian = Historian(log, dice)
     stops = [0, *(batch.end_offset for batch in log.batches)]
-    clients = []
+    clients: list[Resuming] = []
     for _ in range(steps):
         historian.step()
         if log.replay.open is None:
             stops.append(log.image.offset)
+        if dice.random() < 0.6:
+            _follow(other, log)
         if dice.random() < 0.3:
-            since, shown = dice.choice(stops), dice.choice(FILTERS)
-            request = watch_pb2.WatchRequest(
-                filter=shown, position=log.position(since)._asdict(), bookmark_interval_ms=100
-            )
-            clients.append((since, shown, Client(service, request)))
-        if dice.random() < 0.5:
+            position = log.position(dice.choice(stops))
+            clients.append(Resuming(dice.choice(services), position, dice.choice(FILTERS)))
+        if clients and dice.random() < 0.3:
+            await dice.choice(clients).go_on(dice.choice(services))
+        for _ in range(dice.choice((0, 1, 20))):
             await asyncio.sleep(0)
     historian.finish()
+    _follow(other, log)
     end = log.image.offset
-    for since, shown, client in clients:
-        await client.until(end)
-        what = wanted(watch_pb2.WatchRequest(filter=shown)).shown
-        assert client.offsets == twin.shown(log, what, since, end), (since, shown)
-        assert not client.resets
-        assert all(message.position.offset in stops or message.position.offset == end for message in client.messages)
-        await client.stop()
-    assert service.tallies.open == 0
-    await service.close()
+    await asyncio.gather(*(each.client.until(end) for each in clients))
+    for each in clients:
+        await each.stop()
+        what = wanted(watch_pb2.WatchRequest(filter=each.shown)).shown
+        assert each.offsets == twin.shown(log, what, each.since, end), (each.since, each.shown)
+        assert not each.resets
+        assert each.stops <= {*stops, end}
+    for service in services:
+        assert service.tallies.open == 0
+        await service.close()
+
+
+def _follow(other: FakeLog, log: FakeLog) -> None:
+    """The other node gets what it lacks."""
+    for batch in log.batches[len(other.batches) :]:
+        other.take(batch)
 
 
 LOCKS = watch_pb2.WatchFilter(entities=[{"kind": "lock"}])
@@ -145,6 +183,7 @@ async def test_a_watch_without_a_position_begins_with_the_state_and_goes_on_with
     await client.stop()
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1 << 32), st.integers(1, 60))
 @settings(max_examples=25, deadline=None)
 def test_a_state_and_the_changes_behind_it_are_the_next_state(seed: int, steps: int) -> None:

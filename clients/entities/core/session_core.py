@@ -3,11 +3,11 @@
 The keeper sends a message every third of the timeout, one at a time. The lease in an answer counts from the moment at which the
 *message* was sent, because the controller may have renewed the session then, and the answer may have travelled for long:
 
-    1. Session A has a timeout of 9,000 ms. The keeper sends message 1 at 3,000; the answer comes at 5,000 with a lease of 9,000.
-    2. The session is safe until 12,000, and not until 14,000. Message 2 leaves at 6,000.
+    1. Session A has a timeout of 9,000 ms. The keeper sends message 1 at 3,000; the answer comes at 5,000 with a lease of 7,200.
+    2. The session is safe until 10,200, and not until 12,200. Message 2 leaves at 6,000.
     3. The controller dies at 6,500. At 8,000 the keeper gives up on the answer and asks the next node. The elected controller
-       answers at 8,900 that the session goes on: safe until 8,000 + 9,000.
-    4. If no node had answered, the session would not be safe from 12,000 on, and not lost either: the keeper goes on asking.
+       answers at 8,900 that the session goes on: safe until 8,000 + 7,200.
+    4. If no node had answered, the session would not be safe from 10,200 on, and not lost either: the keeper goes on asking.
        Only a controller's word UNKNOWN_SESSION ends a session.
 
 The owner calls `step` and carries out the effects, tells what has happened, and calls `step` again at `next_ms` or after news.
@@ -53,11 +53,12 @@ class SessionCore:
 
     def __init__(self, timeout_ms: int, opened_ms: int) -> None:
         """`opened_ms`: when the client first asked to open the session. The session lives for `timeout_ms` from then on at
-        least."""
+        least; a fifth of it is left for clocks that run apart, as in the leases of the controllers.
+        """
         assert timeout_ms > 0
         self.timeout_ms = timeout_ms
         self.interval_ms = max(1, timeout_ms // 3)
-        self.safe_until_ms = opened_ms + timeout_ms
+        self.safe_until_ms = opened_ms + timeout_ms * 4 // 5
         """The session is surely alive before this time."""
         self.ended: str | None = None
         """The reason if the session has ended."""

@@ -57,7 +57,8 @@ async def test_a_client_that_gives_up_leaves_the_queue_and_wakes_nobody_else() -
         impatient.cancel()
         await asyncio.wait([impatient])
         assert impatient.cancelled()
-        assert len(cluster.names("lock")) == 2
+        # A client that was cancelled before it knew of its own place leaves a mark behind, too.
+        assert len([name for name in cluster.names("lock") if not name.endswith("/gone")]) == 2
         assert not patient.done()
         await holder.release()
         async with asyncio.timeout(5):
