@@ -105,6 +105,7 @@ class BlockingClient:
     list = _iterating(EntityClient.list)
     kinds = _iterating(EntityClient.kinds)
     sessions = _iterating(EntityClient.sessions)
+    close_session = _blocking(EntityClient.close_session)
     watch = _watching(EntityClient.watch)
 
     def session(self, name: str = "", timeout_ms: int = TIMEOUT_MS) -> "BlockingSession":

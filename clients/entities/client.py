@@ -210,6 +210,11 @@ class EntityClient(Calls):
         keep-alive."""
         return Session(self, name, timeout_ms, clock=clock)
 
+    async def close_session(self, session_id: bytes, epoch: int) -> int:
+        """Ends a session at once, with its entities, and returns the offset of the end. A session that has ended is no error."""
+        request = entity_pb2.CloseSessionRequest(session_id=session_id, epoch=epoch)
+        return (await self.call(request, entity_pb2.CloseSessionResponse)).offset
+
     # --- changes ---------------------------------------------------------------------------------------------------
 
     def watch(
