@@ -19,6 +19,7 @@ _COMMANDS = {
     "consume": "quorum.cli.commands.records.consume:consume",
     "configs": "quorum.cli.commands.configs:configs",
     "dev": "quorum.cli.commands.dev:dev",
+    "entities": "quorum.cli.commands.entities.entities:entities",
     "features": "quorum.cli.commands.features:features",
     "health": "quorum.cli.commands.health.health:health",
     "labels": "quorum.cli.commands.labels:labels",
@@ -28,12 +29,14 @@ _COMMANDS = {
     "produce": "quorum.cli.commands.records.produce:produce",
     "quotas": "quorum.cli.commands.rights.quotas:quotas",
     "quorum": "quorum.cli.commands.quorum.quorum:quorum",
+    "sessions": "quorum.cli.commands.entities.sessions:sessions",
     "shell": "quorum.cli.commands.shell:shell",
     "snapshot": "quorum.cli.commands.snapshot:snapshot",
     "storage": "quorum.cli.commands.storage:storage",
     "topics": "quorum.cli.commands.topics.topics:topics",
     "users": "quorum.cli.commands.rights.users:users",
     "version": "quorum.cli.version:version",
+    "watch": "quorum.cli.commands.watches.watch:watch",
 }
 
 

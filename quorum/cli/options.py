@@ -22,7 +22,7 @@ from service_kit.process.endpoints import BadEndpoint, parse_host_port
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
 
-    from metaquorum import AdminClient, AdminError
+    from metaquorum import AdminClient, AdminError, EntityClient
     from service_kit.security.tls import TlsFiles
 
 T = TypeVar("T")
@@ -194,7 +194,20 @@ def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]], *, waits:
 
     `waits`: the work asks again and again until --timeout, so --timeout is no limit of one question.
     """
-    from metaquorum import AdminClient, AdminError
+    from metaquorum import AdminClient
+
+    return _ask(options, AdminClient, work, waits)
+
+
+def ask_entities(options: Options, work: Callable[[EntityClient], Awaitable[T]]) -> T:
+    """Runs `work` with a client of entities, as `ask`."""
+    from metaquorum import EntityClient
+
+    return _ask(options, EntityClient, work, waits=False)
+
+
+def _ask(options: Options, client_type: Any, work: Callable[[Any], Awaitable[T]], waits: bool) -> T:
+    from metaquorum import AdminError
     from service_kit.rpc.dial import Dialer
     from service_kit.security.tls import TlsUnusable
 
@@ -204,7 +217,7 @@ def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]], *, waits:
     async def run() -> T:
         async with (
             Dialer(tls) as dialer,
-            AdminClient(
+            client_type(
                 endpoints,
                 timeout_s=timeout_s,
                 dial=dialer,

@@ -15,11 +15,19 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_40
 _PART: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ms|s|m|h|d)")
 
 
+def duration_ms(text: str) -> int | None:
+    """Returns milliseconds; None: the text is no duration."""
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        return None
+    return round(sum(float(number) * _UNITS_MS[unit] for number, unit in parts))
+
+
 def time_ms(text: str, now_ms: int) -> int:
     """Returns milliseconds since 1970. Raises ValueError: the text is neither a moment with its zone nor a duration."""
-    parts = _PART.findall(text)
-    if parts and "".join(number + unit for number, unit in parts) == text:
-        return max(0, now_ms - round(sum(float(number) * _UNITS_MS[unit] for number, unit in parts)))
+    ago_ms = duration_ms(text)
+    if ago_ms is not None:
+        return max(0, now_ms - ago_ms)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as e:
@@ -43,3 +51,15 @@ class Time(click.ParamType[int]):
             return time_ms(value, RealClock().wall_ms())
         except ValueError as e:
             self.fail(str(e), param, ctx)
+
+
+class Duration(click.ParamType[int]):
+    """A parameter with a duration, in milliseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = value if isinstance(value, int) else duration_ms(value)
+        if found is None:
+            self.fail(f"{value!r} is no duration: write 30s, 1h30m or 500ms", param, ctx)
+        return found

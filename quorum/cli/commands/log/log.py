@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
+from quorum.cli.commands.log.dumped import RECORDS, record_rows, rows_in
 from quorum.cli.commands.log.skip_batch import skip_batch
-from quorum.cli.errors import EXIT_UNHEALTHY, CliError
+from quorum.cli.commands.log.tail import tail
+from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.options import Options, command
 from quorum.cli.output import Column, emit
 from quorum.wire.words import time_text
@@ -26,21 +27,15 @@ _BATCHES = (
     Column("TIME", "time"),
     Column("CHAIN", "chain_text"),
 )
-_RECORDS = (
-    Column("OFFSET", "offset"),
-    Column("EPOCH", "epoch"),
-    Column("TIME", "time"),
-    Column("TYPE", "type"),
-    Column("DATA", "data_text"),
-)
 
 
 @click.group()
 def log() -> None:
-    """Read the metadata log's files, and skip a batch that no node can apply."""
+    """Read the metadata log, and skip a batch that no node can apply."""
 
 
 log.add_command(skip_batch)
+log.add_command(tail)
 
 
 @log.command()
@@ -63,7 +58,7 @@ def dump(options: Options, paths: tuple[Path, ...], print_data: bool, from_offse
 
     def rows() -> Iterator[dict[str, Any]]:
         nonlocal damaged
-        for row in _rows(paths, print_data):
+        for row in rows_in(paths, with_records=print_data):
             is_damaged = row["kind"] == "damage" or row.get("chain_is_valid") is False or "reason" in row
             damaged += is_damaged
             wanted = is_damaged or row["end_offset"] > from_offset
@@ -72,7 +67,7 @@ def dump(options: Options, paths: tuple[Path, ...], print_data: bool, from_offse
 
     if options.output == "table":
         shown, columns = (
-            (_record_rows(rows(), from_offset, to_offset), _RECORDS) if print_data else (_batch_rows(rows()), _BATCHES)
+            (record_rows(rows(), from_offset, to_offset), RECORDS) if print_data else (_batch_rows(rows()), _BATCHES)
         )
         emit("table", {"rows": list(shown)}, rows="rows", columns=columns)
     elif options.output == "jsonl":
@@ -82,22 +77,6 @@ def dump(options: Options, paths: tuple[Path, ...], print_data: bool, from_offse
     if damaged:
         click.echo(f"quorumctl: {damaged} damaged place{'s' * (damaged > 1)}; see the rows that say so", err=True)
         raise SystemExit(EXIT_UNHEALTHY)
-
-
-def _rows(paths: tuple[Path, ...], with_records: bool) -> Iterator[dict[str, Any]]:
-    from quorum.cli.commands.log.log_files import files_of, rows_of
-
-    for path in paths:
-        try:
-            files = files_of(path)
-            if not files:
-                raise CliError(
-                    f"{path} holds neither segments nor snapshots; name a node's data directory, or such files"
-                )
-            for file in files:
-                yield from rows_of(file, with_records=with_records)
-        except OSError as e:
-            raise CliError(f"{e.filename or path}: {e.strerror}") from e
 
 
 def _batch_rows(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -113,19 +92,3 @@ def _batch_rows(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             "time": time_text(row["last_timestamp_ms"]),
             "chain_text": row["chain"][:12] + ("" if is_valid else " BROKEN" if is_valid is False else " unchecked"),
         }
-
-
-def _record_rows(rows: Iterator[dict[str, Any]], from_offset: int, to_offset: int | None) -> Iterator[dict[str, Any]]:
-    """A row for each record. The time is the time of the record's batch: one append writes all its records at once."""
-    for row in rows:
-        if row["kind"] == "damage":
-            yield {"type": "DAMAGE", "data_text": f"{row['file']} at byte {row['position']}: {row['reason']}"}
-            continue
-        batch = {"epoch": row["epoch"], "time": time_text(row["last_timestamp_ms"])}
-        if "reason" in row:
-            yield {**batch, "offset": row["base_offset"], "type": "DAMAGE", "data_text": row["reason"]}
-        for record in row["records"]:
-            if record["offset"] < from_offset or (to_offset is not None and record["offset"] >= to_offset):
-                continue
-            text = json.dumps(record["data"], ensure_ascii=False)
-            yield {**batch, "offset": record["offset"], "type": record["type"], "data_text": text}

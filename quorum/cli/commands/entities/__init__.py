@@ -1,0 +1,1 @@
+"""Entities, their kinds, and the sessions of clients."""

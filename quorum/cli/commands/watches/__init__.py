@@ -1,0 +1,1 @@
+"""The committed changes, printed as they come."""
