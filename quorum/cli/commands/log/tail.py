@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from metaquorum import EntityClient, WatchBatch, WatchPosition
 
 _COUNT: Final = 10
-_COLUMNS: Final = tuple(Column(each.title, each.key) for each in RECORDS if each.key != "epoch")
+_COLUMNS: Final = (
+    Column("OFFSET", "offset"),
+    Column("NOT_AFTER", "not_after"),
+    Column("TYPE", "type"),
+    Column("DATA", "data_text"),
+)
 _TRIMMED: Final = "the node has trimmed its log, so the last records are not to be had from it"
 
 
@@ -41,7 +46,8 @@ _TRIMMED: Final = "the node has trimmed its log, so the last records are not to 
 def tail(options: Options, directory: Path | None, count: int, follow: bool) -> None:
     """Shows the last N records of the metadata log: those that the cluster has committed, or those in a DIRECTORY.
 
-    The cluster shows no credentials and no tokens. Records in a directory may be uncommitted. The cluster can show old records
+    The cluster shows no credentials and no tokens. It sends batches together with the time of the newest: a record was written
+    at NOT_AFTER or before. Records in a directory may be uncommitted. The cluster can show old records
     while no log was trimmed: -n 0 with --follow reads none. Ctrl-C ends the command with exit code 0.
 
     \b
@@ -132,7 +138,7 @@ def _rows(batch: WatchBatch) -> Iterable[dict[str, Any]]:
         data = fields["data"] if what == "record" else {key: each for key, each in fields.items() if key != "offset"}
         yield {
             "offset": event.offset,
-            "time": time_text(batch.timestamp_ms),
+            "not_after": time_text(batch.timestamp_ms),
             "type": kind,
             "data": data,
             "data_text": json.dumps(data, ensure_ascii=False),

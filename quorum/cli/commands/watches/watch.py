@@ -51,9 +51,10 @@ def watch(
 ) -> None:
     """Prints the committed changes as they come, until Ctrl-C. Without a filter: everything but secrets.
 
-    Each paragraph of the table, and each line of json or jsonl, is whole: a transaction is never torn. The first one is the
-    present state (RESET), unless --from-now or --position says otherwise. A later RESET replaces all that was shown before.
-    Ctrl-C ends the command with exit code 0, and the last line on stderr has the position to go on.
+    Each paragraph of the table, and each line of json or jsonl, is whole: a transaction is never torn, and changes that came
+    close together are in one paragraph, under the time of the newest. The first paragraph is the present state (RESET), unless
+    --from-now or --position says otherwise. A later RESET replaces all that was shown before. Ctrl-C ends the command with exit
+    code 0, and the last line on stderr has the position to go on.
 
     \b
     $ quorumctl watch --kind shard --prefix a/ --from-now
