@@ -6,6 +6,7 @@ A schema is checked on the thread that decides everything. So neither a schema n
     time, and a `$ref` to another document would need the network;
   * a value under a schema has at most VALUE_DEPTH_MAX levels, and each keyword that is applied to a part of a value is one step;
   * reading BYTES_OF_A_STEP bytes of a value is one step, too;
+  * a number in a schema or a value is in the range of a 64-bit floating point number;
   * all values of one transaction together may take STEPS_MAX steps: 10 to 20 ms at the worst.
 
 Example. The kind "worker" has the schema {"type": "object", "required": ["host"], "properties": {"host": {"type": "string"}}}.
@@ -18,6 +19,7 @@ standard says.
 """
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
@@ -139,13 +141,26 @@ def _compiled(schema: str) -> Any:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, parse_int=_bounded_int, parse_float=_bounded_float)
     except ValueError as e:
         raise _Refused(f"it is no JSON: {e!s:.{_PROBLEM_CHARS_MAX}}") from e
 
 
 def _no_constant(name: str) -> Any:
     raise _Refused(f"it is no JSON: {name}")
+
+
+def _bounded_int(text: str) -> int:
+    _bounded_float(text)
+    return int(text)
+
+
+def _bounded_float(text: str) -> float:
+    """The number; raises _Refused beyond the range of 64 bits, where `multipleOf` would fail with an OverflowError."""
+    number = float(text)
+    if math.isinf(number):
+        raise _Refused(f"the number {text:.20}... is beyond 1.8e308, the range of a 64-bit floating point number")
+    return number
 
 
 def _check_depth(value: Any) -> None:

@@ -96,6 +96,23 @@ def test_a_schema_has_a_size_and_a_depth() -> None:
     assert schema_problem('{"minimum": NaN}') is not None
 
 
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "9" * 310, "-" + "9" * 310, "9" * 5_000, "1" + "0" * 400 + ".5"])
+def test_a_number_beyond_floating_point_is_refused_in_values_and_schemas(number: str) -> None:
+    """`multipleOf` divides, and an infinite number or a huge integer made the division fail inside of the controller."""
+    for step in ("0.1", "1e308", "3"):
+        problem = check_value(f'{{"multipleOf": {step}}}', number.encode(), Budget()) or ""
+        assert "beyond 1.8e308" in problem and len(problem) < 120
+    assert "beyond 1.8e308" in (schema_problem(f'{{"multipleOf": {number}}}') or "")
+
+
+@pytest.mark.parametrize("number", ["1.7976931348623157e308", "-1e308", "1" + "0" * 308, "1e-400", "0", "-0.5"])
+def test_the_largest_numbers_are_checked_by_each_step(number: str) -> None:
+    for step in ("0.1", "1e-308", "1e308", "3", "1" + "0" * 308):
+        schema = f'{{"anyOf": [{{"multipleOf": {step}}}, true]}}'
+        assert schema_problem(schema) is None
+        assert check_value(schema, number.encode(), Budget()) is None
+
+
 def test_words_of_a_schema_are_names_and_data_elsewhere() -> None:
     """A property called "pattern" is no keyword, and neither is one inside of an enum."""
     assert schema_problem(json.dumps({"properties": {"pattern": {"type": "string"}}, "enum": [{"pattern": 1}]})) is None
@@ -107,7 +124,7 @@ def test_words_of_a_schema_are_names_and_data_elsewhere() -> None:
         (b"\xff", "no UTF-8"),
         (b"", "no JSON"),
         (b"NaN", "no JSON"),
-        (b"1" * 5_000, "no JSON"),
+        (b"1" * 5_000, "beyond 1.8e308"),
         (b"[" * 100_000, "too deep"),
         (b"[" * 40 + b"]" * 40, "32 levels"),
         (json.dumps([1] * 3_000).encode(), "steps"),
