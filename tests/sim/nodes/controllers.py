@@ -104,6 +104,8 @@ class SimController:
         self.paused = False
         self.disk_is_bad = False
         """A flush was ordered to fail, or space is short: the node may have to stop itself."""
+        self._has_rotted = False
+        """A bit of its log has flipped, or a sector cannot be read any more, perhaps unseen so far."""
         self._excused_boot = 0
         """The life in which a job has met a bad disk: it stops when it hears of that, by when the disk may be well again."""
         self.disk_slow_until_ms = self.disk_hangs_until_ms = 0.0
@@ -288,7 +290,9 @@ class SimController:
         While it is up, in a sealed segment, below what is committed.
         """
         rotten = rot.break_inside if sector else rot.flip_inside
-        return rotten(self.metadata, rng, sealed_below=self.cluster.laws.history.end if self.is_up else None)
+        has_rotted: bool = rotten(self.metadata, rng, sealed_below=self.cluster.laws.history.end if self.is_up else None)
+        self._has_rotted |= has_rotted
+        return has_rotted
 
     def lose_end(self, rng: random.Random) -> bool:
         """While it is down, the end of what was durable is lost; False if there is none that can be."""
@@ -576,6 +580,7 @@ class SimController:
     def stop_node(self, reason: str) -> None:
         is_bad = self.disk_is_bad or self._excused_boot == self.boot
         is_bad = is_bad or "had been durable" in reason  # a truncation inside damage, of which nothing can be kept
+        is_bad = is_bad or (self._has_rotted and "met this damage" in reason)  # a truncation reads what has rotted since
         hold(is_bad, "R16 FailStop", f"{self.name} stopped itself on a healthy disk: {reason}")
         self.cluster.coverage["stopped itself"] += 1
         self._stop_reason = reason
