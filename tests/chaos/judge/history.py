@@ -30,18 +30,20 @@ class Kind(StrEnum):
 
 
 class Outcome(StrEnum):
-    """The knowledge of the client about the outcome. EXISTS and MISSING are refusals that tell something about the state."""
+    """The knowledge of the client about the outcome. EXISTS, MISSING and UNMET are refusals that say something of the state."""
 
     DONE = "done"
     EXISTS = "exists"
     MISSING = "missing"
+    UNMET = "unmet"
+    """A condition of a transaction on entities did not hold, so nothing was done."""
     FAILED = "failed"
     """Definitely not done, for a reason that says nothing about the state: nobody led, no broker was online."""
     UNKNOWN = "unknown"
     """It may have been done, may be done later, or never."""
 
 
-TELLING = frozenset({Outcome.DONE, Outcome.EXISTS, Outcome.MISSING})
+TELLING = frozenset({Outcome.DONE, Outcome.EXISTS, Outcome.MISSING, Outcome.UNMET})
 """Outcomes that say something about the state, and carry the offset that they are as of."""
 
 

@@ -12,31 +12,40 @@ everybody's way until the end; `tests.chaos.judge.witness` gives it one where th
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tests.chaos.judge.history import Kind, Operation, Outcome, State
 
+
+class Numbered(Protocol):
+    """An operation of any object."""
+
+    @property
+    def number(self) -> int: ...
+
+
 S = TypeVar("S")
+Op = TypeVar("Op", bound=Numbered)
 Possible: TypeAlias = tuple[S] | None
 """The state after an operation, in a tuple; None if the operation cannot have had its answer in this state."""
 
 
-class Span(NamedTuple):
+class Span(NamedTuple, Generic[Op]):
     """When an operation took effect: after `called`, before `returned`; None: at any time after, or never."""
 
-    operation: Operation
+    operation: Op
     called: int
     returned: int | None
 
 
-class Verdict(NamedTuple):
+class Verdict(NamedTuple, Generic[Op]):
     """`order`: the numbers of the operations as placed; if the history is not linearizable, the longest that was found,
     and `blocked`, the operation that none of the attempts of that length could place before its end.
     """
 
     is_linearizable: bool
     order: tuple[int, ...]
-    blocked: Operation | None = None
+    blocked: Op | None = None
 
 
 def topic_step(state: State, operation: Operation) -> Possible[State]:
@@ -49,7 +58,7 @@ def topic_step(state: State, operation: Operation) -> Possible[State]:
             return None if exists else (state,)
         case Outcome.DONE | Outcome.UNKNOWN:
             pass
-        case Outcome.FAILED:
+        case Outcome.FAILED | Outcome.UNMET:
             raise AssertionError("what was not done has no place in the order")
     match operation.kind:
         case Kind.READ:
@@ -62,7 +71,7 @@ def topic_step(state: State, operation: Operation) -> Possible[State]:
             return (None,) if exists else None
 
 
-def spans_of(history: Sequence[Operation]) -> list[Span]:
+def spans_of(history: Sequence[Operation]) -> list[Span[Operation]]:
     """The history as its clients know it. Changes that were not done, and reads that saw nothing, are left out."""
     return [
         Span(each, each.called_ns, None if each.outcome is Outcome.UNKNOWN else each.returned_ns)
@@ -71,7 +80,7 @@ def spans_of(history: Sequence[Operation]) -> list[Span]:
     ]
 
 
-def check(spans: Sequence[Span], initial: S, step: Callable[[S, Operation], Possible[S]]) -> Verdict:
+def check(spans: Sequence[Span[Op]], initial: S, step: Callable[[S, Op], Possible[S]]) -> Verdict[Op]:
     """See the file's head."""
     return _Search(spans, initial, step).run()
 
@@ -80,10 +89,10 @@ _END: Final = 0
 """The place before the first event and after the last."""
 
 
-class _Search(Generic[S]):
+class _Search(Generic[S, Op]):
     """Events in the order of time, in a list that lets placed operations be taken out and put back in the same places."""
 
-    def __init__(self, spans: Sequence[Span], initial: S, step: Callable[[S, Operation], Possible[S]]) -> None:
+    def __init__(self, spans: Sequence[Span[Op]], initial: S, step: Callable[[S, Op], Possible[S]]) -> None:
         self._spans = spans
         self._state = initial
         self._step = step
@@ -104,12 +113,12 @@ class _Search(Generic[S]):
                 self._call_place[index] = place
         self._left = sum(1 for span in spans if span.returned is not None)
 
-    def run(self) -> Verdict:
+    def run(self) -> Verdict[Op]:
         placed = 0
         stack: list[tuple[int, S]] = []
         seen: set[tuple[int, S]] = set()
         longest: tuple[int, ...] = ()
-        blocked: Operation | None = None
+        blocked: Op | None = None
         place = self._next[_END]
         while self._left:
             index, is_return = self._event[place]

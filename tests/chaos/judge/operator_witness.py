@@ -25,7 +25,7 @@ from metadata_log.format.ids import Offset, Uuid
 from metadata_log.format.records import RequestOutcome, Voters
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.replay import ReplayStopped
-from tests.chaos.judge.history import Operation, Outcome
+from tests.chaos.judge.history import TELLING, Operation, Outcome
 from tests.chaos.judge.log_laws import LogLaws
 from tests.chaos.judge.witness import Told, out_of_order, told_of
 from tests.chaos.operators.calls import OperatorCall
@@ -89,9 +89,9 @@ def _at_the_end(laws: LogLaws, history: History) -> list[str]:
 def disordered(calls: Sequence[OperatorCall], history: Sequence[Operation]) -> list[FalseAnswer]:
     """The answers to operators that are older than what had ended before, whoever was told that. A local read may be old."""
     told = [
-        Told(each.called_ns, each.returned_ns, _offset(each), each.is_change, each)
+        Told(each.called_ns, each.returned_ns, _offset(each), each.is_write, each)
         for each in calls
-        if each.is_done and not each.is_local
+        if each.outcome in TELLING and not each.is_local
     ]
     found = out_of_order([*told, *told_of(history)])
     return [FalseAnswer("order", why, each.what) for why, each in found if isinstance(each.what, OperatorCall)]
@@ -101,10 +101,10 @@ class _Listener:
     """The answers in the order of their offsets, next to the log."""
 
     def __init__(self, calls: Sequence[OperatorCall]) -> None:
-        told = sorted((each for each in calls if each.is_done), key=_offset)
+        told = sorted((each for each in calls if each.outcome in TELLING), key=_offset)
         self._calls = calls
-        self._changes = _Queue([each for each in told if each.is_change])
-        self._reads = _Queue([each for each in told if not each.is_change])
+        self._changes = _Queue([each for each in told if each.is_change and each.is_done])
+        self._reads = _Queue([each for each in told if not each.is_change or not each.is_done])
         self._in_log = Counter[Uuid]()
         self.found: list[FalseAnswer] = []
 
@@ -117,10 +117,12 @@ class _Listener:
         if named:
             self._in_log[named] += 1
         for change in self._changes.below(step.batch.end_offset + 1):
-            if (change.offset, change.request_id) != (step.end, named):
-                self.found.append(FalseAnswer("lost", "was acknowledged and is not in the log there", change))
+            is_written = (change.offset, change.request_id) == (step.end, named)
+            if is_written or (change.may_be_unwritten and not self._in_log[change.request_id]):
+                is_below = _offset(change) < step.end
+                self.found += _claims(change, step.before if is_below else step.after)
             else:
-                self.found += _claims(change, step.after)
+                self.found.append(FalseAnswer("lost", "was acknowledged and is not in the log there", change))
 
     def rest(self, history: History) -> Iterator[FalseAnswer]:
         """The answers as of the end, those beyond it, and the changes that are in the log although they must not."""
@@ -130,7 +132,7 @@ class _Listener:
             yield FalseAnswer("beyond", f"is as of more than was committed, which ends at {history.end}", each)
         for each in self._calls:
             times = self._in_log[each.request_id]
-            if each.outcome is Outcome.FAILED and times:
+            if each.outcome in (Outcome.FAILED, Outcome.UNMET) and times:
                 yield FalseAnswer("undone", f"was refused ({each.why}), and is in the log", each)
             if times > 1:
                 yield FalseAnswer("once", f"is in the log {times} times", each)

@@ -26,7 +26,7 @@ def is_linearizable(*history: Operation) -> bool:
     return check(spans_of(history), None, topic_step).is_linearizable
 
 
-def brute_force(spans: Sequence[Span]) -> bool:
+def brute_force(spans: Sequence[Span[Operation]]) -> bool:
     """Tries every order of the operations with every choice of the unknown ones."""
     certain = [span for span in spans if span.returned is not None]
     unknown = [span for span in spans if span.returned is None]
@@ -38,7 +38,7 @@ def brute_force(spans: Sequence[Span]) -> bool:
     )
 
 
-def _explains(order: Sequence[Span]) -> bool:
+def _explains(order: Sequence[Span[Operation]]) -> bool:
     state: State = None
     for index, span in enumerate(order):
         if any(later.returned is not None and later.returned < span.called for later in order[index + 1 :]):

@@ -65,7 +65,7 @@ def call(
     asked = admin_pb2.UpdateFeaturesRequest() if message is None else message
     asked.context.request_id = bytes([request]) * 16 if request else b""
     ask = Ask("change", "change it", asked, object, lambda _: [])
-    return OperatorCall(request or 99, 1, ask, outcome, claims, *at, offset, is_local)
+    return OperatorCall(request or 99, "operator 1", ask, outcome, claims, *at, offset, is_local)
 
 
 BROKER = RegisterBroker(101, bytes(16), (), (), None, True, False, ())
@@ -136,6 +136,21 @@ def test_a_false_claim(lie: OperatorCall) -> None:
 
 def test_a_refused_change_that_was_made() -> None:
     assert laws(call(2, None, outcome=Outcome.FAILED)) == ["undone"]
+    assert laws(call(2, 6, setting("1"), outcome=Outcome.UNMET)) == ["undone"]
+
+
+def test_a_condition_that_did_not_hold_claims_what_was_there() -> None:
+    """As of its offset, like a read."""
+    assert laws(call(4, 6, setting("1"), outcome=Outcome.UNMET)) == []
+    assert laws(call(4, 6, setting("2"), outcome=Outcome.UNMET)) == ["claim"]
+
+
+def test_an_answer_to_a_change_that_had_nothing_to_write() -> None:
+    """Its claims are true at its offset. If its record is in the log, the record is just below the offset."""
+    assert laws(call(4, 6, setting("1"))._replace(may_be_unwritten=True)) == []
+    assert laws(call(4, 7, setting("1"))._replace(may_be_unwritten=True)) == ["claim"]
+    assert laws(call(2, 7, setting("2"))._replace(may_be_unwritten=True)) == []
+    assert laws(call(2, 9, setting("2"))._replace(may_be_unwritten=True)) == ["lost"]
 
 
 def test_a_change_that_was_made_twice() -> None:

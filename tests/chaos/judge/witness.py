@@ -20,11 +20,24 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from itertools import accumulate
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tests.chaos.judge.final_log import Change
 from tests.chaos.judge.history import TELLING, Kind, Operation, Outcome, State
 from tests.chaos.judge.linearizability import Span
+
+
+class Called(Protocol):
+    """An operation with the time of its call."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def called_ns(self) -> int: ...
+
+
+Acted = TypeVar("Acted", bound=Called)
 
 
 class Contradiction(NamedTuple):
@@ -153,32 +166,43 @@ def _counts(history: Sequence[Operation], witness: Witness) -> Iterator[Contradi
                 yield Contradiction("key", f"is in the log under {key}", operation)
 
 
-def settled(history: Sequence[Operation], witness: Witness) -> list[Span]:
+class Bounds:
+    """The times at which what the log has had surely happened: the end of the first answer as of there, or of more."""
+
+    def __init__(self, told: Iterable[tuple[int, int]]) -> None:
+        """`told`: the offset of each answer, and when the answer came."""
+        answers = sorted(told)
+        self._offsets = [offset for offset, _ in answers]
+        earliest = accumulate((returned_ns for _, returned_ns in reversed(answers)), min)
+        self._earliest_ends = [*earliest][::-1]
+
+    def of(self, end_offset: int) -> int | None:
+        """The time at which the batch that ends there had happened; None: nobody was told."""
+        place = bisect_left(self._offsets, end_offset)
+        return self._earliest_ends[place] if place < len(self._offsets) else None
+
+    def span(self, operation: Acted, end_offset: int) -> Span[Acted]:
+        """The span of an operation of unknown outcome that the log has."""
+        bound_ns = self.of(end_offset)
+        return Span(operation, operation.called_ns, None if bound_ns is None else max(operation.called_ns, bound_ns))
+
+
+def settled(history: Sequence[Operation], witness: Witness) -> list[Span[Operation]]:
     """One key's history for `linearizability.check`, the unknown changes bounded by where the log has them."""
     told = sorted((each for each in history if each.outcome in TELLING), key=_offset)
-    offsets = [_offset(each) for each in told]
-    earliest_end: list[int] = []
-    for each in reversed(told):
-        earliest_end.append(min(each.returned_ns, earliest_end[-1]) if earliest_end else each.returned_ns)
-    earliest_end.reverse()
-
-    def span(operation: Operation, end_offset: int) -> Span:
-        """It had happened when the first answer ended that is as of its batch's end, or more."""
-        place = bisect_left(offsets, end_offset)
-        bound = max(operation.called_ns, earliest_end[place]) if place < len(told) else None
-        return Span(operation, operation.called_ns, bound)
+    bounds = Bounds((_offset(each), each.returned_ns) for each in told)
 
     spans = [Span(each, each.called_ns, each.returned_ns) for each in told]
     unknown = [each for each in history if each.outcome is Outcome.UNKNOWN and each.is_change]
     changes = witness.changes(history[0].key) if history else []
     where = {each.state: each.end_offset for each in changes if each.state is not None}
-    spans += [span(each, where[each.value]) for each in unknown if each.value in where]
+    spans += [bounds.span(each, where[each.value]) for each in unknown if each.value in where]
     # Deletions have no name in the log. Those that nobody was told of are the unknown ones' doing: matched in the order of
     # both, each is at most as late as the one that it really was.
     acknowledged = {_offset(each) for each in told if each.kind is Kind.DELETE and each.outcome is Outcome.DONE}
     gone = [each.end_offset for each in changes if each.state is None and each.end_offset not in acknowledged]
     deletions = sorted((each for each in unknown if each.kind is Kind.DELETE), key=lambda each: each.called_ns)
-    return spans + [span(each, end_offset) for each, end_offset in zip(deletions, gone, strict=False)]
+    return spans + [bounds.span(each, end_offset) for each, end_offset in zip(deletions, gone, strict=False)]
 
 
 def _is_done(operation: Operation) -> bool:

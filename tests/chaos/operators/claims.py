@@ -10,7 +10,7 @@ its offset (`tests.chaos.judge.operator_witness`). So one rule finds a lost chan
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol
 
 from metadata_log.format.ids import NO_LEADER, NodeId
 from metadata_log.format.partition_state import (
@@ -40,7 +40,7 @@ class PartitionCount(NamedTuple):
 
     def contradiction(self, image: MetadataImage) -> str | None:
         topic = image.topic(self.topic)
-        return _differs(self.partitions, 0 if topic is None else topic.partition_count)
+        return differs(self.partitions, 0 if topic is None else topic.partition_count)
 
 
 class LeaderOf(NamedTuple):
@@ -52,7 +52,7 @@ class LeaderOf(NamedTuple):
 
     def contradiction(self, image: MetadataImage) -> str | None:
         state = _state(image, self.topic, self.partition)
-        return _differs(self.leader, None if state is None else state[LEADER])
+        return differs(self.leader, None if state is None else state[LEADER])
 
 
 class TargetOf(NamedTuple):
@@ -67,7 +67,7 @@ class TargetOf(NamedTuple):
         if self.target is None:
             is_moving = state is not None and is_reassigning(state)
             return "the log says that a reassignment is in progress" if is_moving else None
-        return _differs(self.target, None if state is None else target_of(state))
+        return differs(self.target, None if state is None else target_of(state))
 
 
 class PartitionSeen(NamedTuple):
@@ -95,7 +95,7 @@ class PartitionSeen(NamedTuple):
         state = _state(image, self.topic, self.partition)
         if state is None:
             return "the log has no such partition"
-        return _differs(self, PartitionSeen.of(self.topic, self.partition, state))
+        return differs(self, PartitionSeen.of(self.topic, self.partition, state))
 
 
 class ModeOf(NamedTuple):
@@ -106,7 +106,7 @@ class ModeOf(NamedTuple):
 
     def contradiction(self, image: MetadataImage) -> str | None:
         mode = mode_of(image, self.broker_id)
-        return _differs(self.word, NO_MODE_WORD if mode is None else mode.word)
+        return differs(self.word, NO_MODE_WORD if mode is None else mode.word)
 
 
 class LevelOf(NamedTuple):
@@ -116,7 +116,7 @@ class LevelOf(NamedTuple):
     level: int
 
     def contradiction(self, image: MetadataImage) -> str | None:
-        return _differs(self.level, level_of_feature(image, self.feature))
+        return differs(self.level, level_of_feature(image, self.feature))
 
 
 class SettingOf(NamedTuple):
@@ -129,11 +129,14 @@ class SettingOf(NamedTuple):
 
     def contradiction(self, image: MetadataImage) -> str | None:
         values: Mapping[str, str] = image.config(self.resource_type, self.name)
-        return _differs(self.value, values.get(self.key))
+        return differs(self.value, values.get(self.key))
 
 
-Claim: TypeAlias = PartitionCount | LeaderOf | TargetOf | PartitionSeen | ModeOf | LevelOf | SettingOf
-"""Each one says with `contradiction(image)` what the image has instead; None: the claim is true."""
+class Claim(Protocol):
+    """A statement about an image."""
+
+    def contradiction(self, image: MetadataImage) -> str | None:
+        """What the image has instead; None: the claim is true."""
 
 
 def _state(image: MetadataImage, name: str, partition: int) -> PartitionState | None:
@@ -141,7 +144,7 @@ def _state(image: MetadataImage, name: str, partition: int) -> PartitionState | 
     return None if topic is None else topic.state(partition)
 
 
-def _differs(claimed: object, found: object) -> str | None:
+def differs(claimed: object, found: object) -> str | None:
     return None if claimed == found else f"the log says {found}"
 
 

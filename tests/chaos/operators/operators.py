@@ -12,18 +12,16 @@ asks brokers, repeats, and reads the images of the brokers.
 import asyncio
 import itertools
 import random
-import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from metadata_log.format.ids import NodeId
 from metadata_log.format.records import ELR_VERSION, METADATA_VERSION
-from metaquorum import TOPIC_RESOURCE, AdminClient, AdminError, ErrorCode, Unanswered
+from metaquorum import TOPIC_RESOURCE, AdminClient, AdminError, ErrorCode
 from quorum.controller.partitions.election_rules import UNCLEAN_KEY
 from tests.chaos.judge.history import Outcome
 from tests.chaos.operators import requests
-from tests.chaos.operators.calls import Ask, OperatorCall
-from tests.chaos.operators.claims import Claim
+from tests.chaos.operators.calls import Ask, OperatorCall, noted
 
 DESCENT_CHANCE: Final = 0.01
 """How often an operator lowers the features rather than doing something else."""
@@ -128,23 +126,9 @@ class Operators:
 
     async def call(self, admin: AdminClient, operator: int, ask: Ask) -> OperatorCall:
         """Makes one call, and notes it."""
-        number = next(self._numbers)
-        called_ns = time.monotonic_ns()
-        claims: tuple[Claim, ...] = ()
-        offset, is_local, outcome, why = None, False, Outcome.DONE, ""
-        try:
-            answer: Any = await admin.call(ask.request, ask.response_type)
-            claims = tuple(ask.claims(answer))
-            is_read = "as_of_offset" in answer.DESCRIPTOR.fields_by_name
-            offset = answer.as_of_offset if is_read else answer.offset
-            is_local = is_read and answer.HasField("local")
-        except Unanswered as e:
-            outcome, why = Outcome.UNKNOWN, f"{e.code.name}: {e.message}"
-        except AdminError as e:
-            outcome, why = Outcome.FAILED, f"{e.code.name}: {e.message}"
-            if e.code is ErrorCode.UNKNOWN_SERVER_ERROR:
-                self.oddities.append(f"operator {operator}, {ask.text}: {why}")
-        returned_ns = time.monotonic_ns()
-        done = OperatorCall(number, operator, ask, outcome, claims, called_ns, returned_ns, offset, is_local, why)
+        answering = admin.call(ask.request, ask.response_type)
+        done, answer = await noted(next(self._numbers), f"operator {operator}", ask, answering)
+        if isinstance(answer, AdminError) and answer.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            self.oddities.append(f"{done.caller}, {ask.text}: {done.why}")
         self.calls.append(done)
         return done
