@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from quorum_rpc.v1 import admin_pb2
 
-from clients.methods import METHODS
+from clients.calls import Calls
+from clients.methods import method_of
 from metaquorum import TOPIC_RESOURCE, AdminClient, AdminError, ErrorCode, Unanswered
 from service_kit.rpc.api_methods import changes_nothing
 from tests.chaos.judge.history import Kind, Operation, Outcome, State
@@ -35,12 +36,16 @@ class Answer(NamedTuple):
     why: str = ""
 
 
-class SingleAttempts(AdminClient):
-    """An AdminClient that asks once for a change: whatever may have happened is said to the caller."""
+class AsksOnce(Calls):
+    """A client that asks once for a change: whatever may have happened is said to the caller."""
 
-    async def call(self, request: Any, response_type: type[R], *, repeatable: bool | None = None) -> R:
-        is_read = changes_nothing(METHODS[request.DESCRIPTOR.full_name], request)
-        return await super().call(request, response_type, repeatable=is_read)
+    async def call(self, request: Any, response_type: type[R], *, repeatable: bool = True) -> R:
+        is_read = changes_nothing(method_of(request).name, request)
+        return await super().call(request, response_type, repeatable=repeatable and is_read)
+
+
+class SingleAttempts(AsksOnce, AdminClient):
+    """An AdminClient that asks once for a change."""
 
 
 class Clients:

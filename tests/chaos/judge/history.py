@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 State: TypeAlias = int | None
 
@@ -92,7 +92,20 @@ def _operation(fields: dict[str, object]) -> Operation:
     return read._replace(kind=Kind(read.kind), outcome=Outcome(read.outcome))
 
 
-def drawn(operations: Iterable[Operation], marked: frozenset[int] = frozenset(), width: int = 60) -> str:
+class Drawable(Protocol):
+    """An operation of any object."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def outcome(self) -> Outcome: ...
+    @property
+    def called_ns(self) -> int: ...
+    @property
+    def returned_ns(self) -> int: ...
+
+
+def drawn(operations: Iterable[Drawable], marked: frozenset[int] = frozenset(), width: int = 60) -> str:
     """The operations as bars over time, oldest first; the marked ones with an arrow; an operation without an end ends in `~`."""
     shown = sorted(operations, key=lambda each: each.called_ns)
     if not shown:

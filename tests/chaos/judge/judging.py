@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 from metadata_log.format.errors import LogFormatError
 from tests.chaos.clients import KEYS
 from tests.chaos.cluster import ChaosCluster, first_voters
+from tests.chaos.entities.entities import Noted
+from tests.chaos.entities.judging import EntityJudge, times_of
 from tests.chaos.judge import history as histories
 from tests.chaos.judge import witness as witnesses
 from tests.chaos.judge.committed import NOTHING_KNOWN, Committed, committed
@@ -18,6 +20,7 @@ from tests.chaos.judge.linearizability import check, topic_step
 from tests.chaos.judge.operator_witness import disordered, hear
 from tests.chaos.judge.witness import Witness
 from tests.chaos.operators.calls import OperatorCall
+from tests.sim.history import History
 
 SHOWN_BEFORE: Final = 14
 SHOWN_AFTER: Final = 7
@@ -42,6 +45,8 @@ class Judgement(NamedTuple):
     """The records of single logs that are not committed, for people."""
     operated: Mapping[str, int] = MappingProxyType({})
     """How many calls of operators were answered, by kind."""
+    entities: Mapping[str, int] = MappingProxyType({})
+    """The figures of the clients of entities."""
 
     def lines(self) -> list[str]:
         """For the end of a table."""
@@ -52,6 +57,8 @@ class Judgement(NamedTuple):
             ("logs and digests equal", "yes" if self.equal else "NO"),
             ("operators' calls answered", f"{sum(self.operated.values()):,}"),
             *((f"  {kind}", f"{count:,}") for kind, count in sorted(self.operated.items())),
+            *([("clients of entities", "")] if self.entities else []),
+            *((f"  {kind}", f"{count:,}") for kind, count in self.entities.items()),
             *(("not committed", tail) for tail in self.tails),
             ("problems", f"{len(self.problems)}"),
         ]
@@ -81,12 +88,14 @@ def judge(
     equal_at: tuple[int, bytes] | None = None,
     broken: str | None = None,
     calls: Sequence[OperatorCall] = (),
+    entities: Noted | None = None,
+    seconds: float = 0.0,
 ) -> Judgement:
     """Reads the directories, which nobody may have open. `problems` are those that are known already.
 
     `equal_at`: where all controllers ended when they were last seen equal, with which chain; None if the run ended before that.
     `broken`: the controller that the nemesis had damaged, and that was not whole again: its directory accuses nobody. `calls`:
-    those of the operators.
+    those of the operators. `entities`: the notes of the clients of entities. `seconds`: how long the run was.
     """
     found = [*map(str, cluster.findings), *problems]
     nodes = cluster.layout.controllers
@@ -99,15 +108,17 @@ def judge(
                 found.append(f"{node.name} is not what a controller can start from: {e}")
     joined = committed(logs, directory / RECORDED, unread=len(nodes) - len(logs), equal_at=equal_at)
     heard = against(history, joined)
-    operated = _operated(cluster, calls, history, joined)
+    operated = _operated(cluster, calls, entities, history, joined, seconds)
+    is_linearizable = None if heard.linearizable is None else heard.linearizable and operated.linearizable
     return Judgement(
-        heard.linearizable,
+        is_linearizable,
         heard.lost + operated.lost,
         equal_at is not None and len(logs) == len(nodes) and not joined.problems,
         joined.end or 0,
         [*found, *joined.problems, *heard.problems, *operated.problems],
         joined.tails,
         Counter(each.ask.kind for each in calls if each.is_done),
+        operated.figures,
     )
 
 
@@ -131,26 +142,45 @@ def against(history: list[Operation], joined: Committed) -> Hearing:
 
 
 class Operated(NamedTuple):
-    """The verdict of the log about the operators' answers, and about the laws that the log itself must keep."""
+    """The verdict of the log about the answers to operators and clients of entities, and about the laws that the log itself must
+    keep."""
 
     lost: int
     problems: list[str]
+    linearizable: bool = True
+    """Of the registers and locks."""
+    figures: Mapping[str, int] = MappingProxyType({})
 
 
 def _operated(
-    cluster: ChaosCluster, calls: Sequence[OperatorCall], history: list[Operation], joined: Committed
+    cluster: ChaosCluster,
+    calls: Sequence[OperatorCall],
+    entities: Noted | None,
+    history: list[Operation],
+    joined: Committed,
+    seconds: float,
 ) -> Operated:
     """The log is judged only from its beginning on: the image before a later offset is not known."""
     if joined.known_from != 0 or not calls:
         return Operated(0, [])
-    heard = hear(calls, joined.batches, first_voters(cluster.layout))
+    noted = Noted() if entities is None else entities
+    log, everybody = History(first_voters(cluster.layout)), [*calls, *noted.calls]
+    judge_of_entities = EntityJudge(noted, log)
+    heard = hear(everybody, joined.batches, log, judge_of_entities.checks)
     by_law: dict[str, list[str]] = {}
-    for each in (*heard.answers, *disordered(calls, history)):
+    for each in (*heard.answers, *disordered(everybody, history)):
         by_law.setdefault(each.law, []).append(str(each))
     texts = [text for same in by_law.values() for text in at_most(same)]
     if not any(each.is_done and each.is_change for each in calls):
         texts.append("no change of any operator was acknowledged: nothing was tried")
-    return Operated(len(by_law.get("lost", ())), [*heard.broken, *texts])
+    operated = Operated(len(by_law.get("lost", ())), [*heard.broken, *texts])
+    if entities is None or log.end != joined.end:
+        return operated
+    verdict = judge_of_entities.verdict(times_of(history, everybody), seconds)
+    more = [text for same in verdict.problems for text in at_most(same)]
+    return operated._replace(
+        problems=[*operated.problems, *more], linearizable=verdict.linearizable, figures=verdict.figures
+    )
 
 
 def _untried(history: list[Operation]) -> list[str]:

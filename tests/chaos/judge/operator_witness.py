@@ -1,4 +1,4 @@
-"""The committed log against what operators were told, and against the laws of the simulator.
+"""The committed log against what operators and clients of entities were told, and against the laws of the simulator.
 
 The log is replayed batch by batch from its beginning. The laws:
 
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.ids import Offset, Uuid
-from metadata_log.format.records import RequestOutcome, Voters
+from metadata_log.format.records import RequestOutcome
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.replay import ReplayStopped
 from tests.chaos.judge.history import TELLING, Operation, Outcome
@@ -52,13 +52,20 @@ class Heard(NamedTuple):
     """Laws that the log itself breaks."""
 
 
-def hear(calls: Sequence[OperatorCall], batches: Sequence[Batch], first_voters: Voters) -> Heard:
-    """Replays the committed log, which begins at offset 0, and checks each answer at its offset."""
-    history = History(first_voters)
+def hear(
+    calls: Sequence[OperatorCall],
+    batches: Sequence[Batch],
+    history: History,
+    others: Sequence[Callable[[Step], None]] = (),
+) -> Heard:
+    """Replays the committed log, which begins at offset 0, into an empty history, and checks each answer at its offset.
+
+    `others`: more checks of each batch, in order. Each raises LawBroken, and is then called no more.
+    """
     laws = LogLaws(history, calls)
     listener = _Listener(calls)
     broken: list[str] = []
-    check: Callable[[Step], None] | None = laws.committed
+    checks = [laws.committed, *others]
     for batch in batches:
         try:
             step = history.take(batch)
@@ -66,13 +73,12 @@ def hear(calls: Sequence[OperatorCall], batches: Sequence[Batch], first_voters: 
             broken.append(f"the committed log cannot be replayed: {e}")
             break
         listener.take(step)
-        if check is None:
-            continue
-        try:
-            check(step)
-        except LawBroken as e:
-            broken.append(f"the committed log breaks a law at {batch.base_offset}: {e}")
-            check = None  # the laws have seen half of a batch, and would say anything of the next one
+        for check in [*checks]:
+            try:
+                check(step)
+            except LawBroken as e:
+                broken.append(f"the committed log breaks a law at {batch.base_offset}: {e}")
+                checks.remove(check)  # the laws have seen half of a batch, and would say anything of the next one
     if not broken:
         broken += _at_the_end(laws, history)
     return Heard([*listener.found, *listener.rest(history)], broken)

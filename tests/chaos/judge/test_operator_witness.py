@@ -34,6 +34,7 @@ from tests.chaos.judge.operator_witness import disordered, hear
 from tests.chaos.judge.test_committed import logged
 from tests.chaos.operators.calls import Ask, OperatorCall
 from tests.chaos.operators.claims import Claim, LevelOf, ModeOf, PartitionCount, SettingOf
+from tests.sim.history import History
 
 VOTERS = Voters(())
 LARGE = bytes([7]) * 16
@@ -81,7 +82,7 @@ LOG: list[Record | list[Record]] = [
 
 
 def laws(*calls: OperatorCall, log: list[Record | list[Record]] = LOG) -> list[str]:
-    heard = hear(calls, logged(log), VOTERS)
+    heard = hear(calls, logged(log), History(VOTERS))
     return [*heard.broken, *(each.law for each in heard.answers)]
 
 

@@ -60,7 +60,10 @@ class RegisterLaws:
         if not tags:
             return frozenset()
         hold(len(tags) == 1, "E1 Whole", f"one batch up to {step.end} has the writes of {tags}")
-        (tag,) = tags
+        return self.done(tags.pop(), step, touched)
+
+    def done(self, tag: bytes, step: Step, touched: Touched) -> frozenset[EntityName]:
+        """Checks the batch of the transaction `tag`. Returns the entities that it has deleted."""
         command = self._asked.get(tag)
         assert command is not None, f"nobody has asked for {tag!r}"
         hold(tag not in self._done, "C3 AtMostOnce", f"{tag!r} was done again up to {step.end}")
@@ -68,7 +71,7 @@ class RegisterLaws:
         for condition in command.conditions:
             found = touched.before.get(condition.entity, self._known.now.get(condition.entity))
             text = f"{tag!r} is committed up to {step.end}; {condition} does not hold for {found}"
-            hold(_holds(condition, found), "E1 CompareAndSet", text)
+            hold(holds(condition, found), "E1 CompareAndSet", text)
         self._check_whole(tag, command, step, touched)
         versions = {(entity.kind, entity.name): entity.version for entity in touched.written}
         self._done[tag] = _Done(step.end, versions)
@@ -117,7 +120,7 @@ class RegisterLaws:
             index, said = reply.failed
             found = [self._known.before(condition.entity, reply.offset) for condition in command.conditions]
             text = f"{tag!r} failed as of {reply.offset}"
-            held = [_holds(condition, each) for condition, each in zip(command.conditions, found, strict=True)]
+            held = [holds(condition, each) for condition, each in zip(command.conditions, found, strict=True)]
             hold(not held[index], "E1 CompareAndSet", f"{text}; {command.conditions[index]} held for {found[index]}")
             hold(all(held[:index]), "E1 CompareAndSet", f"{text} at condition {index}; an earlier one did not hold")
             same = _identity(said) == _identity(found[index])
@@ -139,7 +142,7 @@ class RegisterLaws:
         self._never.add(tag)
 
 
-def _holds(condition: Condition, found: Entity | None) -> bool:
+def holds(condition: Condition, found: Entity | None) -> bool:
     """As `Condition.holds`, which a mutant may change."""
     if condition.exists is not None:
         return condition.exists == (found is not None)

@@ -11,7 +11,7 @@ Example: watch w0 of the kind "lock" is at 40. The batch [40, 43) writes a lock 
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from metadata_log.format.codec import UnknownRecord, decode_batch
@@ -67,15 +67,17 @@ class _Shown(NamedTuple):
 class WatchLaws:
     """Checks every whole batch and every state that reaches a watch."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, states_at: Container[Offset] | None = None) -> None:
+        """`states_at`: the positions of all states that will be checked. None: not known, so the laws keep every image."""
         self._history = history
+        self._states_at = states_at
         self._changes: list[_Shown] = []
         self._open: list[_Shown] | None = None
         """The changes of the transaction that is open."""
         self.boundaries: list[Offset] = [0]
         """The batch boundaries outside of transactions, in order: a watch may stop there."""
         self._images: dict[Offset, MetadataImage] = {0: EMPTY_IMAGE}
-        """The images at these boundaries."""
+        """The images at these boundaries, as far as they are needed."""
         self._names: dict[Uuid, str] = {}
 
     # --- the log ---------------------------------------------------------------------------------------------------
@@ -86,7 +88,8 @@ class WatchLaws:
             for offset, record in enumerate(decode_batch(step.batch), step.batch.base_offset):
                 self._note(offset, record)
         if self._open is None:
-            self._images[step.batch.end_offset] = step.after
+            if self._states_at is None or step.batch.end_offset in self._states_at:
+                self._images[step.batch.end_offset] = step.after
             self.boundaries.append(step.batch.end_offset)
 
     def _note(self, offset: Offset, record: Record | UnknownRecord) -> None:
@@ -156,7 +159,9 @@ class WatchLaws:
     def _check_position(self, who: str, position: "Position") -> None:
         history, offset = self._history, position.offset
         hold(offset <= history.end, "W1 Committed", f"{who} is told of {offset}; committed is {history.end}")
-        hold(offset in self._images, "W1 WholeBatches", f"{who} is at {offset}, inside of a batch")
+        place = bisect_left(self.boundaries, offset)
+        is_boundary = place < len(self.boundaries) and self.boundaries[place] == offset
+        hold(is_boundary, "W1 WholeBatches", f"{who} is at {offset}, inside of a batch")
         same = offset == 0 or (position.chain, position.epoch) == (
             history.chain_at(offset),
             history.epoch_below(offset),
