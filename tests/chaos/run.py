@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from tests.chaos.clients import Clients
 from tests.chaos.cluster import ChaosCluster
+from tests.chaos.entities.entities import Entities
 from tests.chaos.judge import history as histories
 from tests.chaos.judge.final_log import record
 from tests.chaos.judge.history import TELLING, Operation, Outcome
@@ -64,17 +65,23 @@ async def run(
     cluster = ChaosCluster.create(directory / "cluster", dice, mutant=mutant)
     worker = Clients(lambda number, dice: client_of(cluster, number, dice), seed, clients, pause_s)
     brokers = [node.node_id for node in cluster.layout.brokers]
+    entities = Entities(cluster, seed)
     administration = Operators(
-        lambda number, dice: operator_of(cluster, number, dice), seed, operators, brokers, OPERATORS_PAUSE_S
+        lambda number, dice: operator_of(cluster, number, dice),
+        seed,
+        operators,
+        brokers,
+        OPERATORS_PAUSE_S,
+        entities.resting,
     )
     problems: list[str] = []
     equal_at: tuple[int, bytes] | None = None
     began_s = time.monotonic()
     rounds = 0
-    async with cluster.running(), observer_of(cluster) as observer:
+    async with cluster.running(), observer_of(cluster) as observer, entities.watchers.watching():
         nemesis = Nemesis(cluster, lambda: leader_of(observer))
         done = asyncio.Event()
-        at_work = asyncio.gather(worker.run(done), administration.run(done))
+        at_work = asyncio.gather(worker.run(done), administration.run(done), entities.run(done))
         try:
             await until_well(cluster, worker, observer)
             ends_s = time.monotonic() + seconds
@@ -95,6 +102,7 @@ async def run(
             if not cluster.findings:
                 await until_kept_out(observer)
                 equal_at = await until_equal(cluster, observer)
+                await entities.watchers.until_seen(equal_at[0])
         except NotWell as e:
             problems.append(str(e))
         finally:
@@ -102,8 +110,9 @@ async def run(
             await at_work
             histories.save(directory / "history.jsonl", worker.history)
             save_calls(directory / "operators.jsonl", administration.calls)
+            save_calls(directory / "entities.jsonl", entities.noted.calls)
         await cluster.stop()
-    problems += at_most([*worker.oddities, *administration.oddities])
+    problems += at_most([*worker.oddities, *administration.oddities, *entities.oddities])
     return Report(
         seed,
         time.monotonic() - began_s,
@@ -119,6 +128,8 @@ async def run(
             equal_at=equal_at,
             broken=nemesis.broken,
             calls=administration.calls,
+            entities=entities.noted,
+            seconds=seconds,
         ),
         tuple(node.data_directory for node in cluster.layout.controllers),
     )

@@ -1,9 +1,9 @@
 """Operators: clients that change what a cluster's administrator changes, and note each answer with its claims.
 
 All operators work on the same two topics and on the same brokers: the committed log tells the order of their changes. Now and
-then one operator ends all modes and reassignments, and lowers the features. The cluster stays at the first level for a moment,
-and meanwhile the other operators begin nothing that needs level 2. And now and then one operator makes partitions lose their
-leader, so that an unclean election is needed.
+then one operator ends all modes and reassignments, and lowers the features. The cluster stays at the first level for a moment.
+Meanwhile the other operators begin nothing that needs level 2, and the clients of entities rest. And now and then one operator
+makes partitions lose their leader, so that an unclean election is needed.
 
 Operator 1 asks controllers, once for each call. Operator 2 asks controllers, and repeats a call without an answer. Operator 3
 asks brokers, repeats, and reads the images of the brokers.
@@ -13,6 +13,7 @@ import asyncio
 import itertools
 import random
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final
 
 from metadata_log.format.ids import NodeId
@@ -23,7 +24,7 @@ from tests.chaos.judge.history import Outcome
 from tests.chaos.operators import requests
 from tests.chaos.operators.calls import Ask, OperatorCall, noted
 
-DESCENT_CHANCE: Final = 0.01
+DESCENT_CHANCE: Final = 0.004
 """How often an operator lowers the features rather than doing something else."""
 STRANDING_CHANCE: Final = 0.01
 """How often an operator makes a topic's partitions lose their leader."""
@@ -50,7 +51,16 @@ Connect = Callable[[int, random.Random], AdminClient]
 class Operators:
     """Several operators, one list of calls. `connect(number, dice)` makes an operator's connection."""
 
-    def __init__(self, connect: Connect, seed: int, count: int, brokers: Sequence[NodeId], pause_s: float) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        seed: int,
+        count: int,
+        brokers: Sequence[NodeId],
+        pause_s: float,
+        resting: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    ) -> None:
+        """`resting()`: in this block no client uses entities, which need level 3."""
         self.calls: list[OperatorCall] = []
         self.oddities: list[str] = []
         """Errors that no operator should ever get."""
@@ -59,6 +69,7 @@ class Operators:
         self._count = count
         self._brokers = brokers
         self._pause_s = pause_s
+        self._resting = resting
         self._numbers = itertools.count(1)
         self._is_descending = False
 
@@ -97,17 +108,21 @@ class Operators:
         """Takes away what needs level 2, lowers the features, and raises metadata.version again later."""
         self._is_descending = True
         try:
-            for topic in requests.TOPICS:
-                await self.call(admin, operator, requests.cancel_on(topic))
-            for end_mode, broker_id in itertools.product(ENDS_MODES, self._brokers):
-                await self.call(admin, operator, end_mode(broker_id))
-            await self.call(admin, operator, requests.set_level(ELR_VERSION, 0, downgrade=True))
-            lowered = await self.call(admin, operator, requests.set_level(METADATA_VERSION, 1, downgrade=True))
-            if lowered.is_done:
-                await asyncio.sleep(AT_LEVEL_1_S)
-            return await self.call(admin, operator, requests.set_level(METADATA_VERSION, 2, downgrade=False))
+            async with self._resting():
+                return await self._lower(admin, operator)
         finally:
             self._is_descending = False
+
+    async def _lower(self, admin: AdminClient, operator: int) -> OperatorCall:
+        for topic in requests.TOPICS:
+            await self.call(admin, operator, requests.cancel_on(topic))
+        for end_mode, broker_id in itertools.product(ENDS_MODES, self._brokers):
+            await self.call(admin, operator, end_mode(broker_id))
+        await self.call(admin, operator, requests.set_level(ELR_VERSION, 0, downgrade=True))
+        lowered = await self.call(admin, operator, requests.set_level(METADATA_VERSION, 1, downgrade=True))
+        if lowered.is_done:
+            await asyncio.sleep(AT_LEVEL_1_S)
+        return await self.call(admin, operator, requests.set_level(METADATA_VERSION, 3, downgrade=False))
 
     async def _strand(self, admin: AdminClient, operator: int, topic: str) -> OperatorCall:
         """The first of two replicas falls out of the ISR, the second is fenced alone in it, and the first one comes back."""

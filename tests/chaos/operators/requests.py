@@ -272,7 +272,8 @@ def set_level(feature: str, level: int, *, downgrade: bool) -> Ask:
 
 
 def raise_level(dice: random.Random, brokers: Sequence[NodeId]) -> Ask:
-    return set_level(METADATA_VERSION, 2, downgrade=False)
+    """Entities need level 3."""
+    return set_level(METADATA_VERSION, dice.choice((2, 3, 3)), downgrade=False)
 
 
 def set_elr(dice: random.Random, brokers: Sequence[NodeId]) -> Ask:
