@@ -12,7 +12,7 @@ from tests.chaos.entities.entities import Noted
 from tests.chaos.entities.entity_laws import EntityLaws
 from tests.chaos.entities.lock_history import LockLog, false_holds
 from tests.chaos.entities.register_history import disorders
-from tests.chaos.entities.watch_history import false_watches, states_at
+from tests.chaos.entities.watch_history import false_watches, filter_of_kind, states_at
 from tests.chaos.judge.history import TELLING, Operation, Outcome
 from tests.chaos.judge.witness import Bounds
 from tests.chaos.operators.calls import OperatorCall
@@ -41,7 +41,7 @@ class EntityJudge:
         self._history = history
         self._laws = EntityLaws(noted.calls)
         self._locks = LockLog()
-        self._watches = WatchLaws(history, states_at(noted.episodes, noted.views))
+        self._watches = WatchLaws(history, states_at(noted.episodes, noted.views), filter_of_kind(""))
         self._ends: dict[Uuid, Offset] = {}
         """Where the batch of each request ends."""
 

@@ -52,7 +52,8 @@ class RegisterOperation(NamedTuple):
     """The place of the condition that did not hold, among `tests`."""
 
     def __str__(self) -> str:
-        return self.text
+        seen = ", ".join("none" if value is None else value.decode() for _, value in self.seen)
+        return f"{self.text}, saw {seen}" if seen else self.text
 
 
 def register_step(state: Values, operation: RegisterOperation) -> Possible[Values]:

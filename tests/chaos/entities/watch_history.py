@@ -39,7 +39,7 @@ def false_watches(episodes: Sequence[Episode], views: Sequence[View], laws: Watc
     for view in views:
         state = [_change(0, _record(each)) for each in view.entities]
         try:
-            laws.reset(view.who, _filter(view.kind), _position(view.position), state, Reason.NO_POSITION)
+            laws.reset(view.who, filter_of_kind(view.kind), _position(view.position), state, Reason.NO_POSITION)
         except LawBroken as e:
             found.append(f"a live view: {e}")
     return found
@@ -54,16 +54,17 @@ def _check(episode: Episode, laws: WatchLaws) -> None:
             is_right = batch.reset not in _NEVER and (batch.reset is ResetReason.NO_POSITION) == (since is None)
             text = f"{episode.who} is shown a state at {until.offset}, because of {batch.reset.name}; it was at {since}"
             hold(is_right, "W2 TrueReset", text)
-            laws.reset(episode.who, _filter(episode.kind), until, changes, Reason(batch.reset))
+            laws.reset(episode.who, filter_of_kind(episode.kind), until, changes, Reason(batch.reset))
         else:
             hold(
                 since is not None, "W2 TrueReset", f"{episode.who} is shown changes up to {until.offset}, and no state"
             )
-            laws.continued(episode.who, _filter(episode.kind), since, until, changes)
+            laws.continued(episode.who, filter_of_kind(episode.kind), since, until, changes)
         since = until
 
 
-def _filter(kind: str) -> Filter:
+def filter_of_kind(kind: str) -> Filter:
+    """The filter of a watch of entities of this kind; empty: of every kind."""
     return Filter((EntityFilter(kind),))
 
 

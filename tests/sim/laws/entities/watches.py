@@ -67,10 +67,15 @@ class _Shown(NamedTuple):
 class WatchLaws:
     """Checks every whole batch and every state that reaches a watch."""
 
-    def __init__(self, history: History, states_at: Container[Offset] | None = None) -> None:
-        """`states_at`: the positions of all states that will be checked. None: not known, so the laws keep every image."""
+    def __init__(
+        self, history: History, states_at: Container[Offset] | None = None, shown: "Filter | None" = None
+    ) -> None:
+        """`states_at`: the positions of all states that will be checked; None: not known, so the laws keep every image.
+        `shown`: what all watches show together; None: everything.
+        """
         self._history = history
         self._states_at = states_at
+        self._shown = shown
         self._changes: list[_Shown] = []
         self._open: list[_Shown] | None = None
         """The changes of the transaction that is open."""
@@ -104,7 +109,9 @@ class WatchLaws:
             if isinstance(record, Topic):
                 self._names[record.topic_id] = record.name
             into = self._changes if self._open is None else self._open
-            into.append(_Shown(offset, _filled_in(record, offset), self._topic_of(record)))
+            change = _Shown(offset, _filled_in(record, offset), self._topic_of(record))
+            if self._shown is None or _is_shown(change, self._shown):
+                into.append(change)
 
     def _topic_of(self, record: Record) -> str:
         if isinstance(record, Config):
