@@ -63,6 +63,8 @@ class Election:
             SessionLost: the session has ended.
             NotHeld: somebody has deleted the candidacy; campaign again.
         """
+        if self._place is not None and self._place.is_gone:
+            await self.resign()
         assert self._place is None, f"a candidate for {self.name} already: resign first"
         place = self._place = QueuePlace(self._session, self._kind, self.name, self._value)
         try:
@@ -95,26 +97,33 @@ class Election:
 
     @property
     def is_leader(self) -> bool:
-        """True if this candidate surely leads at this moment."""
-        return self._leads and self._session.is_safe()
+        """True if this candidate was elected, its session is safe at this moment, and nobody is known to have deleted its candidacy.
+        `transact` notices a deletion, and so does `wait_lost`."""
+        return self._leads and self._place is not None and not self._place.is_gone and self._session.is_safe()
+
+    async def wait_lost(self) -> None:
+        """Returns when this candidate does not lead: its session has ended, somebody has deleted its candidacy, or it has
+        resigned. There is a watch only while somebody waits. It returns at once for a candidate that was not elected."""
+        if self._place is not None and self._leads:
+            await self._place.wait_gone()
 
     @property
     def token(self) -> Token:
-        """The fencing token. Raises NotHeld if the candidate was not elected."""
+        """The fencing token. Raises NotHeld if the candidate does not lead."""
         token = self._led_place().token
         assert token is not None
         return token
 
     @property
     def condition(self) -> Condition:
-        """Holds for as long as this candidate leads, until the next `proclaim`. Raises NotHeld if it was not elected."""
+        """Holds for as long as this candidate leads, until the next `proclaim`. Raises NotHeld if it does not lead."""
         return self._led_place().condition
 
     async def transact(self, conditions: Sequence[Condition], operations: Sequence[Operation]) -> Transacted:
         """Does a transaction on condition that this candidate still leads.
 
         Raises:
-            NotHeld: it does not lead any more, so nothing was done.
+            NotHeld: it does not lead any more, so nothing was done. It is no candidate, either: campaign again.
         """
         return await self._led_place().transact(conditions, operations)
 
@@ -129,6 +138,8 @@ class Election:
     def _led_place(self) -> QueuePlace:
         if self._place is None or not self._leads:
             raise NotHeld(f"this candidate does not lead {self.name}: campaign first")
+        if self._place.is_gone:
+            raise self._place.gone("campaign again")
         return self._place
 
 

@@ -60,6 +60,8 @@ class Lock:
             SessionLost: the session has ended; the lock is not held.
             NotHeld: somebody has deleted the place of this client from the queue; ask again.
         """
+        if self._place is not None and self._place.is_gone:
+            await self.release()
         assert self._place is None, f"the lock {self.name} is held or waited for by this object: release it first"
         place = self._place = QueuePlace(self._session, self._kind, self.name, self._value)
         try:
@@ -91,30 +93,39 @@ class Lock:
 
     @property
     def is_held(self) -> bool:
-        """True if the lock is surely held at this moment: it was acquired, and the session is safe."""
-        return self._is_first and self._session.is_safe()
+        """True if the lock was acquired, the session is safe at this moment, and nobody is known to have deleted the place of this
+        client. `transact` notices a deletion, and so does `wait_lost`."""
+        return self._is_first and self._place is not None and not self._place.is_gone and self._session.is_safe()
+
+    async def wait_lost(self) -> None:
+        """Returns when the lock is not held: the session has ended, somebody has deleted the place of this client, or the lock was
+        released. There is a watch only while somebody waits. It returns at once for a lock that was not acquired."""
+        if self._place is not None and self._is_first:
+            await self._place.wait_gone()
 
     @property
     def token(self) -> Token:
-        """The fencing token, greater than those of all former holders. Raises NotHeld if the lock was not acquired."""
+        """The fencing token, greater than those of all former holders. Raises NotHeld if the lock is not held."""
         token = self._held_place().token
         assert token is not None
         return token
 
     @property
     def condition(self) -> Condition:
-        """Holds for as long as this client holds the lock: give it to `transact`. Raises NotHeld if the lock was not acquired."""
+        """Holds for as long as this client holds the lock: give it to `transact`. Raises NotHeld if the lock is not held."""
         return self._held_place().condition
 
     async def transact(self, conditions: Sequence[Condition], operations: Sequence[Operation]) -> Transacted:
         """Does a transaction on condition that the lock is still held.
 
         Raises:
-            NotHeld: the lock is not held any more, so nothing was done.
+            NotHeld: the lock is not held any more, so nothing was done; acquire it again.
         """
         return await self._held_place().transact(conditions, operations)
 
     def _held_place(self) -> QueuePlace:
         if self._place is None or not self._is_first:
             raise NotHeld(f"the lock {self.name} is not held: acquire it first")
+        if self._place.is_gone:
+            raise self._place.gone("acquire again")
         return self._place

@@ -81,6 +81,8 @@ class QueuePlace:
         self._session = session
         self._queue = queue
         self._version = -1
+        self.is_gone = False
+        """True: the place was found to be gone, by a refusal or by `wait_gone`. A new place has to be entered."""
         self._is_doubtful = False
         """True: an attempt to create the place was lost, and may still arrive."""
 
@@ -114,9 +116,7 @@ class QueuePlace:
         assert self._is_doubtful, f"{self.name} was drawn by this client alone"
         there = await self._client.get(self.kind, self.name)
         if there is None:
-            raise NotHeld(
-                f"{self.kind}/{self.name} is gone: its session has ended, or somebody has deleted it; enter again"
-            )
+            raise self.gone()
         self.token, self._version = Token(there.generation, there.created), there.version
         return self.token
 
@@ -128,7 +128,23 @@ class QueuePlace:
             NotHeld: somebody else has deleted the place.
         """
         while (before := await self._before()) is not None:
-            await self._session.run(self._gone(before))
+            assert self.token is not None
+            await self._session.run(self._absent(before.name, self.token))
+
+    async def wait_gone(self) -> None:
+        """Returns when the place is gone, or its session has ended. There is a watch only meanwhile."""
+        if self.is_gone or self.token is None:
+            return
+        try:
+            await self._session.run(self._absent(self.name, self.token))
+        except SessionLost:
+            pass  # the place has vanished with the session
+        self.is_gone = True
+
+    def gone(self, then: str = "enter again") -> NotHeld:
+        """Notes that the place is gone, and returns the error that says so."""
+        self.is_gone = True
+        return NotHeld(f"{self.kind}/{self.name} is gone: its session has ended, or somebody has deleted it; {then}")
 
     async def leave(self) -> None:
         """Gives the place up. The next place is the first, if this one was. May be called twice.
@@ -167,9 +183,7 @@ class QueuePlace:
         if done.failed is None:
             return done
         if done.failed.place == 0:
-            raise NotHeld(
-                f"{self.kind}/{self.name} is gone: its session has ended, or it was deleted; nothing was done"
-            )
+            raise self.gone("nothing was done")
         failed = done.failed._replace(place=done.failed.place - 1)
         return Transacted(False, done.generation, failed=failed)
 
@@ -186,26 +200,23 @@ class QueuePlace:
         queue = await places(self._client, self.kind, self._queue)
         if all(each.name != self.name for each in queue):
             self._session.check()
-            raise NotHeld(
-                f"{self.kind}/{self.name} is gone: its session has ended, or somebody has deleted it; enter again"
-            )
+            raise self.gone()
         return max(
             (each for each in queue if each.created < self.token.offset), key=lambda each: each.created, default=None
         )
 
-    async def _gone(self, before: Entity) -> None:
-        """Returns when the place `before` is gone. A node that lags may not show it yet, so only a state above this place
+    async def _absent(self, name: str, above: Token) -> None:
+        """Returns when there is no place of this name. A node that lags may not show it yet, so only a state above `above`
         counts."""
-        assert self.token is not None
         is_there = False
         async with self._client.watch(
-            self.kind, before.name, keep_state=True, bookmarks=True, bookmark_interval_ms=LAG_MS
+            self.kind, name, keep_state=True, bookmarks=True, bookmark_interval_ms=LAG_MS
         ) as watch:
             async for batch in watch:
                 for event in batch.events:
-                    if isinstance(event, EntityWritten) and event.entity.name == before.name:
+                    if isinstance(event, EntityWritten) and event.entity.name == name:
                         is_there = True
-                    elif isinstance(event, EntityDeleted) and event.name == before.name:
+                    elif isinstance(event, EntityDeleted) and event.name == name:
                         is_there = False
-                if not is_there and batch.position.token > self.token:
+                if not is_there and batch.position.token > above:
                     return

@@ -55,6 +55,7 @@ class FakeCluster:
         self.late: list[entity_pb2.TransactRequest] = []
         """The transactions among the lost requests, which may still arrive."""
         self.calls: Counter[str] = Counter()
+        self.open_watches = 0
 
     # --- the log -----------------------------------------------------------------------------------------------------
 
@@ -344,8 +345,16 @@ class FakeNode(entity_pb2_grpc.EntityServiceServicer, watch_pb2_grpc.WatchServic
     # --- watches -----------------------------------------------------------------------------------------------------
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+        self.cluster.calls["Watch"] += 1
+        self.cluster.open_watches += 1
+        try:
+            async for message in self._watched(request, context):
+                yield message
+        finally:
+            self.cluster.open_watches -= 1
+
+    async def _watched(self, request: Any, context: Any) -> AsyncIterator[Any]:
         cluster = self.cluster
-        cluster.calls["Watch"] += 1
         asked = request.position if request.HasField("position") else None
         reason = self._reset_of(asked)
         at = cluster.end if asked is None or reason else asked.offset

@@ -78,7 +78,7 @@ async def test_the_lock_of_a_lost_session_goes_on_and_its_former_holder_can_do_n
         async with asyncio.timeout(5):
             new = await waiting
         assert new > old
-        with pytest.raises(NotHeld, match="its session has ended, or it was deleted; nothing was done"):
+        with pytest.raises(NotHeld, match="its session has ended, or somebody has deleted it; nothing was done"):
             await former.transact([], [PutEntity("job", "7", b"late")])
         refused = await next_.transact([version_is("job", "7", 1)], [PutEntity("job", "7", b"second")])
         assert refused.failed is not None
