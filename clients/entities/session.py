@@ -34,6 +34,7 @@ from clients.entities.targets import Targets
 from clients.errors import AdminError, target_of
 from clients.metadata_client import ClientClock, LoopClock
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import uuid_text
 from service_kit.rpc.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -49,20 +50,20 @@ FAR_MS: Final = 3_600_000
 
 
 class Session:
-    """`async with client.session(...)`: opens the session, keeps it alive, and ends it at the end of the block."""
+    """`async with client.session(...)`: opens the session, keeps it alive, and ends it at the end of the block.
+
+    `name` is for people, and `client` is the client that opened the session.
+    """
 
     def __init__(
         self, client: "EntityClient", name: str = "", timeout_ms: int = TIMEOUT_MS, *, clock: ClientClock | None = None
     ) -> None:
         """`name`: for people, at most 256 characters. `timeout_ms`: how long the session lasts without a keep-alive."""
         self.name = name
-        self.session_id = secrets.token_bytes(16)
-        self.epoch = -1
-        """The offset at which the session was opened."""
-        self.generation = 0
-        self.lost = asyncio.Event()
-        """Set when the session has ended."""
         self.client = client
+        self._session_id = secrets.token_bytes(16)
+        self._epoch, self._generation = -1, 0
+        self._lost = asyncio.Event()
         self._timeout_ms = timeout_ms
         self._clock = clock or LoopClock()
         self._core: SessionCore | None = None
@@ -82,7 +83,8 @@ class Session:
             logger.warning("session %s was not closed and ends after its timeout: %s", self, e)
 
     def __str__(self) -> str:
-        return f"{self.session_id.hex()} ({self.name})" if self.name else self.session_id.hex()
+        """The id as `quorumctl sessions list` shows it, and the name."""
+        return f"{uuid_text(self.session_id)} ({self.name})" if self.name else uuid_text(self.session_id)
 
     async def open(self) -> None:
         """Opens the session, and begins to keep it alive. Raises AdminError; the session may then be open until its timeout."""
@@ -90,7 +92,7 @@ class Session:
         request = entity_pb2.OpenSessionRequest(session_id=self.session_id, name=self.name, timeout_ms=self._timeout_ms)
         opened_ms = self._clock.now_ms()
         response = await self.client.call(request, entity_pb2.OpenSessionResponse)
-        self.epoch, self.generation = response.epoch, response.generation
+        self._epoch, self._generation = response.epoch, response.generation
         self._core = SessionCore(response.timeout_ms, opened_ms)
         self._keeper = asyncio.create_task(self._keep(self._core), name=f"keeper of session {self}")
 
@@ -134,6 +136,26 @@ class Session:
             await asyncio.gather(working, losing, return_exceptions=True)
 
     # --- state -----------------------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> bytes:
+        """The id, 16 bytes that this client has drawn."""
+        return self._session_id
+
+    @property
+    def epoch(self) -> int:
+        """The offset at which the session was opened; -1 before."""
+        return self._epoch
+
+    @property
+    def generation(self) -> int:
+        """The generation of the cluster when the session was opened."""
+        return self._generation
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """An event that is set when a controller has said that the session has ended, or this client has closed it."""
+        return self._lost
 
     @property
     def owner(self) -> EntityOwner:
@@ -236,7 +258,7 @@ class Session:
             hint = target_of(answer.leader)
             core.refused(number, hint if hint != target else None, now_ms)
         elif kept.error.code == ErrorCode.UNKNOWN_SESSION:
-            core.end(kept.error.message or "the controllers do not know it any more")
+            core.unknown(now_ms)
         elif kept.error.code:
             logger.warning("session %s was not kept alive: %s", self, kept.error.message)
             core.kept(number, answer.id, 0, now_ms)

@@ -62,6 +62,8 @@ class SessionCore:
         """The session is surely alive before this time."""
         self.ended: str | None = None
         """The reason if the session has ended."""
+        self._heard_ms = opened_ms
+        """When the last message was sent that a controller has answered with a lease."""
         self._stream = 0
         self._is_open = False
         self._is_told = False
@@ -123,14 +125,26 @@ class SessionCore:
             return
         sent_ms, self._sent_ms = self._sent_ms, None
         if lease_ms > 0:
+            self._heard_ms = sent_ms
             self.safe_until_ms = max(self.safe_until_ms, sent_ms + min(lease_ms, self.timeout_ms))
             self._next_ms = max(now_ms, sent_ms + self.interval_ms)
             self._backoff_ms, self._has_followed_hint = BACKOFF_FIRST_MS, False
         else:
             self._next_ms = now_ms + min(self.interval_ms, UNKNOWN_LEASE_MS)
 
+    def unknown(self, now_ms: int) -> None:
+        """A controller does not know the session any more. Its timeout is over since the last message that was answered, unless
+        somebody has closed it. (A fifth of the timeout is left for clocks that run apart.)"""
+        silent_ms = now_ms - self._heard_ms
+        if silent_ms < self.timeout_ms * 4 // 5:
+            self.end(f"somebody has closed it: the controllers had kept it alive {_seconds(silent_ms)} before")
+        else:
+            self.end(
+                f"no keep-alive was answered for {_seconds(silent_ms)}, and its timeout is {_seconds(self.timeout_ms)}"
+            )
+
     def end(self, why: str) -> None:
-        """A controller says that the session has ended."""
+        """The session has ended, for a reason that the caller knows."""
         if self.ended is None:
             self.ended = why
 
@@ -157,3 +171,7 @@ class SessionCore:
     def _pause(self) -> int:
         pause, self._backoff_ms = self._backoff_ms, min(2 * self._backoff_ms, BACKOFF_MAX_MS)
         return pause
+
+
+def _seconds(ms: int) -> str:
+    return f"{round(ms / 1_000, 1):g} s"

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import pytest
 
+from metadata_log.format.ids import uuid_text
 from metaquorum import SessionLost
 from tests.clients.fake_entities import FakeCluster, client_of, nodes, one_client
 
@@ -64,16 +65,18 @@ async def test_a_node_that_does_not_lead_sends_the_keeper_to_the_leader() -> Non
                     await asyncio.sleep(0.005)
 
 
-async def test_a_session_that_has_ended_is_lost_and_says_so() -> None:
+async def test_a_session_that_has_ended_is_lost_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """The id is the one of `quorumctl sessions list`."""
     cluster = FakeCluster()
-    async with one_client(cluster) as client, client.session("", SHORT_MS) as session:
+    async with one_client(cluster) as client, client.session("i2", SHORT_MS) as session:
         session.check()
         cluster.end_session(session.session_id)
         async with asyncio.timeout(5):
             await session.lost.wait()
         assert not session.is_safe()
-        with pytest.raises(SessionLost, match="its ephemeral entities with it: the session has ended"):
+        with pytest.raises(SessionLost, match="its ephemeral entities with it: somebody has closed it"):
             session.check()
+        assert f"session {uuid_text(session.session_id)} (i2) has ended: somebody has closed it" in caplog.text
 
 
 @pytest.mark.slow

@@ -53,6 +53,23 @@ def test_a_shorter_lease_does_not_take_back_a_longer_promise() -> None:
     assert core.safe_until_ms == TIMEOUT_MS
 
 
+def test_the_end_says_whether_the_session_was_silent_or_was_closed() -> None:
+    """Between the sending of the last message that was answered and the end lies more than the timeout, or somebody has closed the
+    session."""
+    silent, closed = opened_at_0(), opened_at_0()
+    for core in (silent, closed):
+        core.kept(1, 1, TIMEOUT_MS, 10)
+        core.step(3_000)
+        core.kept(1, 2, TIMEOUT_MS, 3_010)
+        core.step(6_000)
+    closed.unknown(6_010)
+    assert closed.ended == "somebody has closed it: the controllers had kept it alive 3 s before"
+    silent.unknown(14_500)
+    assert silent.ended == "no keep-alive was answered for 11.5 s, and its timeout is 9 s"
+    silent.unknown(20_000)
+    assert silent.ended is not None and "11.5 s" in silent.ended
+
+
 def test_an_answer_without_a_lease_is_asked_for_again_soon() -> None:
     """A controller that has not confirmed its leadership says 0: the session is not lost, and not safer than before."""
     core = opened_at_0()
