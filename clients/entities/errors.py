@@ -5,7 +5,7 @@ SessionLost      the session has ended, and its ephemeral entities are gone
 NotHeld          the lock or the leadership is not held (any more); nothing was done
 """
 
-from clients.entities.core.transactions import Condition
+from clients.entities.core.transactions import Condition, why_failed
 from clients.entities.core.values import Entity
 from clients.errors import AdminError
 from metadata_log.format.errors import ErrorCode
@@ -15,8 +15,7 @@ class ConditionFailed(AdminError):
     """A condition did not hold, so nothing was done. `entity`: the entity as it is, without its value; None: there is none."""
 
     def __init__(self, condition: Condition, entity: Entity | None) -> None:
-        there = "it does not exist" if entity is None else f"its version is {entity.version}"
-        text = f"nothing was done, because {condition} does not hold: {there}; read the entity again"
+        text = f"nothing was done: {why_failed(condition, entity)}; read it again, then decide"
         super().__init__(ErrorCode.INVALID_UPDATE_VERSION, text)
         self.condition = condition
         self.entity = entity

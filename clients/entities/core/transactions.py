@@ -14,7 +14,7 @@ the whole history of an entity. Example:
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, assert_never
 
 from clients.entities.core.values import Entity, EntityOwner, Token, Version, offset_of
 
@@ -56,6 +56,28 @@ class ValueIs:
 
 
 Condition: TypeAlias = Exists | VersionIs | VersionAtMost | ValueIs
+
+
+def why_failed(condition: Condition, entity: Entity | None) -> str:
+    """Says in words why a condition does not hold. `entity`: what is there."""
+    name = f"{condition.kind} {condition.name}"
+    match condition:
+        case Exists():
+            return f"{name} does not exist" if entity is None else f"{name} exists already (version {entity.version})"
+        case VersionIs() if entity is None:
+            return f"{name} does not exist, and version {condition.version} was expected"
+        case VersionIs():
+            return f"{name} has version {entity.version}, and not {condition.version}: somebody has written it"
+        case VersionAtMost() if entity is None:
+            return f"{name} does not exist, and a version up to {condition.version} was expected"
+        case VersionAtMost():
+            return f"{name} has version {entity.version}, which is above {condition.version}"
+        case ValueIs() if entity is None:
+            return f"{name} does not exist, and a value was expected"
+        case ValueIs():
+            return f"{name} has another value (version {entity.version})"
+        case _:
+            assert_never(condition)
 
 
 def exists(kind: str, name: str) -> Condition:
@@ -147,7 +169,7 @@ class OperationResult(NamedTuple):
 
 
 class FailedCondition(NamedTuple):
-    """The first condition that did not hold."""
+    """The first condition that did not hold. The conditions behind it were not compared."""
 
     place: int
     """Its place in the transaction, from 0."""
@@ -166,7 +188,18 @@ class Transacted:
     results: tuple[OperationResult, ...] = ()
     """One for each operation, if the transaction succeeded."""
     failed: FailedCondition | None = None
+    """The condition because of which nothing was done, with the entity as it is. None: the transaction succeeded."""
 
     def token(self, operation: int = 0) -> Token:
-        """Returns the token of the write that this operation has made."""
+        """Returns the token of the write that this operation has made.
+
+        Raises:
+            ValueError: the transaction did nothing.
+        """
+        if self.failed is not None:
+            there = "there is no such entity" if self.failed.entity is None else f"{self.failed.entity} is there"
+            raise ValueError(
+                f"no token: nothing was done, because condition {self.failed.place} did not hold: {there}; "
+                "look at `succeeded` first"
+            )
         return Token(self.generation, self.results[operation].version)

@@ -7,8 +7,10 @@ A token orders the writes of a cluster, and stays ordered when `quorum recover` 
     3. A disk that saw (1, 1,150) refuses the former holder's (0, 1,200), although 1,200 is the greater offset.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 
 class Token(NamedTuple):
@@ -68,19 +70,48 @@ class Entity:
         return f"{self.kind}/{self.name}@{self.version}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class KindLimits:
     """The declaration of a kind. A limit of 0 stands for the cluster's default."""
 
     kind: str
-    schema: str = ""
+    schema: str
     """A JSON Schema (draft 2020-12) that each value must meet. "": values are any bytes."""
-    entities_max: int = 0
+    entities_max: int
     """Maximum number of entities."""
-    bytes_max: int = 0
+    bytes_max: int
     """Maximum size of all names and values together."""
-    value_bytes_max: int = 0
+    value_bytes_max: int
     """Maximum size of one value."""
+
+    def __init__(
+        self,
+        kind: str,
+        schema: str | Mapping[str, Any] = "",
+        entities_max: int = 0,
+        bytes_max: int = 0,
+        value_bytes_max: int = 0,
+    ) -> None:
+        """`schema`: the text, or the object that `json.loads` makes of it.
+
+        Raises:
+            TypeError: the schema is neither.
+        """
+        fields = (kind, _text_of(schema), entities_max, bytes_max, value_bytes_max)
+        for name, value in zip(self.__slots__, fields, strict=True):
+            object.__setattr__(self, name, value)
+
+
+def _text_of(schema: object) -> str:
+    """Returns the text of a schema."""
+    if isinstance(schema, str):
+        return schema
+    if not isinstance(schema, Mapping):
+        raise TypeError(f"a schema is a JSON text or an object, not {schema!r:.80}; nothing was done")
+    try:
+        return json.dumps(dict(schema))
+    except TypeError as e:
+        raise TypeError(f"a schema is a JSON text or an object of JSON values: {e}; nothing was done") from e
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ async def test_an_entity_is_put_read_replaced_and_deleted(run: Run, node: FakeNo
     }  # fmt: skip
     version = row["version"]
     again = await run("entities", "put", "shard", "a/7", "broker 2", "--if-absent")
-    assert again.exit_code == 4 and f"its version is {version}" in again.stderr
+    assert again.exit_code == 4 and f"shard a/7 exists already (version {version})" in again.stderr
 
     (tmp_path / "value").write_bytes(b"\xff\x00")
     replaced = await run(
