@@ -113,8 +113,7 @@ class Calls:
         """The time of the loop at which lists with all their pages must be complete. None: each page has `timeout_s`."""
         self._local = local
         self._at_offset, self._at_time_ms = at_offset, at_time_ms
-        self.past_offset: int | None = None
-        """The offset of the image of the past that the last answer showed; None: no answer did."""
+        self._past_offset: int | None = None
         self.local_view: admin_pb2.LocalView | None = None
         """The node and the age of the last answer that came from one node's own image."""
         self._generation = 0
@@ -129,7 +128,7 @@ class Calls:
         lower image. The image is that after the batches that end at or below the offset, or were appended at or before the time.
         """
         past = copy.copy(self)
-        past._at_offset, past._at_time_ms = offset, time_ms
+        past._at_offset, past._at_time_ms, past._past_offset = offset, time_ms, None
         return past
 
     async def __aenter__(self) -> Self:
@@ -163,11 +162,16 @@ class Calls:
         if self._at_offset is not None and getattr(response, "as_of_offset", 0) > self._at_offset:
             raise AdminError(ErrorCode.UNSUPPORTED_VERSION, _NO_POSITIONS)
         if kind is Kind.READ and self._reads_past:
-            self.past_offset = getattr(response, "as_of_offset", None)
+            self._past_offset = getattr(response, "as_of_offset", None)
         if "local" in response.DESCRIPTOR.fields_by_name and response.HasField("local"):
             self.local_view = response.local
         assert isinstance(response, response_type), response
         return response
+
+    @property
+    def past_offset(self) -> int | None:
+        """The offset of the image of the past that the last answer showed; None: no answer did. Only a client of `at` has one."""
+        return self._past_offset
 
     @property
     def _reads_past(self) -> bool:

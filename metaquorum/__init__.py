@@ -101,6 +101,7 @@ from clients.recipes.config import Config
 from clients.recipes.election import Election, Leader, leader_of, observe_leaders
 from clients.recipes.lock import Lock
 from clients.recipes.members import Joined, Left, MemberChange, Members, Membership, Updated
+from clients.recipes.program import run
 from clients.submit_stream import SubmitStream
 from metadata_log.format.acl_words import AclOperation, PatternType, PermissionType, ResourceType
 from metadata_log.format.errors import ErrorCode
@@ -281,6 +282,7 @@ __all__ = [
     "least_loaded_node",
     "load_broker_config",
     "observe_leaders",
+    "run",
     "value_is",
     "version_at_most",
     "version_is",

@@ -222,6 +222,7 @@ class EntityClient(Calls):
         kind: str | None = None,
         prefix: str = "",
         *,
+        kinds: Sequence[tuple[str, str]] = (),
         topics: Sequence[str] = (),
         all_topics: bool = False,
         brokers: Sequence[int] = (),
@@ -234,7 +235,8 @@ class EntityClient(Calls):
         bookmarks: bool = False,
         bookmark_interval_ms: int = BOOKMARK_INTERVAL_MS,
     ) -> Watch:
-        """Returns the batches of changes for `async for`. `kind` "": entities of every kind. Without any filter: everything.
+        """Returns the batches of changes for `async for`. `kind` "": entities of every kind. `kinds`: further kinds, each with a
+        prefix. Without any filter: everything.
 
         The watch begins with the state, or at `position`, or with `from_now` at what changes from now on: from the begin of
         `async with`, or else of the first answer.
@@ -243,7 +245,7 @@ class EntityClient(Calls):
             ValueError: the options contradict each other, or this client reads the past.
         """
         self.check_present()
-        chosen = watch_filter(kind, prefix, topics, all_topics, brokers, all_brokers, sessions, others)
+        chosen = watch_filter(kind, prefix, kinds, topics, all_topics, brokers, all_brokers, sessions, others)
         return Watch(
             self,
             chosen,

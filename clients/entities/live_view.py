@@ -80,16 +80,29 @@ class LiveView(Mapping[str, Entity]):
         while not holds():
             await self.changed()
 
-    async def changed(self) -> None:
-        """Returns when the view has moved on. Raises as `wait_for`."""
+    async def changed(self, since: WatchPosition | None = None) -> None:
+        """Returns when the view has moved on, from now or from the position `since`; at the latest after a few seconds. Raises as
+        `wait_for`.
+
+        Without `since` it misses a change that came between the program's look at the view and this call:
+
+            1. The program looks at the view at offset 1,244, and sends a transaction. Meanwhile the view moves to 1,250.
+            2. `changed()` waits for the change after 1,250. `changed(since=...)` with the position of the look returns at once.
+        """
         assert self._task is not None, "use `async with`: the view does not follow yet"
+        if since is not None and self._position != since:
+            return
         if self._task.done():
-            if not self._task.cancelled():
-                self._task.result()
+            self.check()
             raise AdminError(ErrorCode.NOT_READY, "the view was closed, so it follows no changes any more")
         if self._changed is None:
             self._changed = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._changed)
+
+    def check(self) -> None:
+        """Raises AdminError if the watch was refused, so that the view stays as it is. A view that was closed is no error."""
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            self._task.result()
 
     async def reach(self, token: Token) -> None:
         """Returns once the view contains this write, and all before it."""

@@ -203,6 +203,7 @@ class Watch(AsyncIterator[WatchBatch]):
 def watch_filter(
     kind: str | None,
     prefix: str,
+    kinds: Sequence[tuple[str, str]],
     topics: Sequence[str],
     all_topics: bool,
     brokers: Sequence[int],
@@ -217,9 +218,11 @@ def watch_filter(
     """
     if prefix and not kind:
         raise ValueError("a prefix without a kind: give the kind, too")
-    entities = [] if kind is None else [watch_pb2.WatchFilter.Entities(kind=kind, name_prefix=prefix)]
+    if any(its_prefix and not each for each, its_prefix in kinds):
+        raise ValueError("a prefix without a kind among `kinds`: give the kind, too")
+    chosen = [] if kind is None else [(kind, prefix)]
     return watch_pb2.WatchFilter(
-        entities=entities,
+        entities=[watch_pb2.WatchFilter.Entities(kind=each, name_prefix=its) for each, its in (*chosen, *kinds)],
         topics=topics,
         all_topics=all_topics,
         brokers=brokers,

@@ -23,10 +23,17 @@ it is:
 
 A value that this program cannot use (another program wrote it, with another dataclass) changes nothing here: the last good value
 stays, and `problems` names the key.
+
+The setting `batch_size` of the name `indexer` is the entity `indexer/batch_size` of the kind `config`; its value is JSON: `200`.
+
+The settings follow by themselves inside of the block. If the cluster refuses their watch, `current` raises the error, and so does
+the end of the block: old settings never pass for live ones.
 """
 
+import asyncio
 import dataclasses
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, Generic, Self, TypeVar, get_type_hints
 
@@ -37,6 +44,8 @@ from clients.entities.errors import ConditionFailed
 from clients.recipes.queue_place import checked_name
 
 S = TypeVar("S")
+
+logger: Final = logging.getLogger(__name__)
 
 KIND: Final = "config"
 ATTEMPTS: Final = 10
@@ -60,20 +69,63 @@ class Config(Generic[S]):
         self._kind = kind
         self._view = client.live(kind, f"{name}/")
         self._good: dict[str, Any] = {}
-        self.current: S = schema()
-        """The settings of this moment, immutable."""
-        self.problems: dict[str, str] = {}
-        """Why a stored value is not used, by key; "" stands for values that are not valid together."""
-        self.token = Token(0, -1)
-        """The last write among the present settings."""
+        self._current: S = schema()
+        self._problems: dict[str, str] = {}
+        self._token = Token(0, -1)
+        self._stored: frozenset[str] = frozenset()
+        """The keys that had a value at the last look."""
+        self._follower: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         await self._view.__aenter__()
-        self._look()
+        try:
+            self._look()
+        except BaseException:
+            await self._view.close()
+            raise
+        self._follower = asyncio.create_task(self._follow(), name=f"settings {self.name}")
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        assert self._follower is not None
+        self._follower.cancel()
+        await asyncio.gather(self._follower, return_exceptions=True)
         await self._view.close()
+        if kind is None:
+            self._check_follower()
+
+    async def _follow(self) -> None:
+        try:
+            while True:
+                self._look()
+                await self._view.changed()
+        except Exception as e:
+            logger.error("the settings %s do not follow any more: %s", self.name, e)
+            raise
+
+    def _check_follower(self) -> None:
+        """Raises the error because of which the settings do not follow any more. The follower hears of it a moment later."""
+        if self._follower is not None and self._follower.done() and not self._follower.cancelled():
+            self._follower.result()
+        self._view.check()
+
+    @property
+    def current(self) -> S:
+        """The settings now, or at the end of the block; immutable. Raises AdminError if they do not follow any more."""
+        self._check_follower()
+        return self._current
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Why a stored value is not used, by key; "" stands for values that are not valid together. Raises as `current`."""
+        self._check_follower()
+        return self._problems
+
+    @property
+    def token(self) -> Token:
+        """How new the settings are: not older than their last write, and than the last `unset`. Raises as `current`."""
+        self._check_follower()
+        return self._token
 
     async def changes(self) -> AsyncIterator[S]:
         """Yields the present settings, and then all settings that differ from those before. A slow caller gets the newest
@@ -84,7 +136,7 @@ class Config(Generic[S]):
             if self._look() == shown:
                 await self._view.changed()
                 continue
-            shown = self.current
+            shown = self._current
             yield shown
 
     async def reach(self, token: Token) -> S:
@@ -93,7 +145,7 @@ class Config(Generic[S]):
         return self._look()
 
     async def set(self, **values: Any) -> Token:
-        """Sets keys, all or none; returns when `current` has them.
+        """Sets keys, all or none; returns the token of the last one when `current` has them.
 
         Raises:
             ValueError: a key is unknown, has a wrong type, or the settings would not be valid. Nothing was done.
@@ -104,7 +156,7 @@ class Config(Generic[S]):
         return await self._write(values, ())
 
     async def unset(self, *keys: str) -> Token:
-        """Gives keys their defaults back. Raises as `set`."""
+        """Gives keys their defaults back; returns a token for `reach`. Raises as `set`."""
         for key in keys:
             self._type(key)
         return await self._write({}, keys)
@@ -133,7 +185,9 @@ class Config(Generic[S]):
                 last = e
                 await self._view.wait_for(lambda was=seen: self._seen() != was)  # type: ignore[misc]
                 continue
-            token = Token(done.generation, max(done.offset - 1, 0))
+            # The batch ends with the outcome of the request, so its last offset is above the writes, and above all deletions.
+            written = [result.version for result in done.results[: len(values)]]
+            token = Token(done.generation, max(written or [done.offset - 1, 0]))
             await self.reach(token)
             return token
         assert last is not None
@@ -147,13 +201,16 @@ class Config(Generic[S]):
         good, problems = _parsed({key: entity.value for key, entity in found.items()}, self._types)
         kept = {key: self._good[key] for key in problems if key in self._good}
         try:
-            self.current = self._schema(**good, **kept)
+            self._current = self._schema(**good, **kept)
             self._good = good | kept
         except ValueError as e:
             problems[""] = str(e)
-        self.problems = problems
-        self.token = max((entity.token for entity in found.values()), default=self.token)
-        return self.current
+        self._problems = problems
+        newest = [self._token, *(entity.token for entity in found.values())]
+        if self._stored - found.keys():  # the view does not tell at which offset a value was deleted
+            newest.append(self._view.position.token._replace(offset=self._view.position.offset - 1))
+        self._token, self._stored = max(newest), frozenset(found)
+        return self._current
 
     def _seen(self) -> dict[str, Entity | None]:
         return {key: self._view.get(self._path(key)) for key in self._types}

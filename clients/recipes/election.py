@@ -97,13 +97,13 @@ class Election:
 
     @property
     def is_leader(self) -> bool:
-        """True if this candidate was elected, its session is safe at this moment, and nobody is known to have deleted its candidacy.
-        `transact` notices a deletion, and so does `wait_lost`."""
+        """True if this candidate was elected, its session is safe at this moment, and no deletion of the candidacy is known.
+        `transact` and `wait_lost` notice a deletion."""
         return self._leads and self._place is not None and not self._place.is_gone and self._session.is_safe()
 
     async def wait_lost(self) -> None:
-        """Returns when this candidate does not lead: its session has ended, somebody has deleted its candidacy, or it has
-        resigned. There is a watch only while somebody waits. It returns at once for a candidate that was not elected."""
+        """Returns when this candidate does not lead: its session has ended, an operator has deleted its candidacy, or it has
+        resigned. It watches only while somebody waits, and returns at once for a candidate that was not elected."""
         if self._place is not None and self._leads:
             await self._place.wait_gone()
 

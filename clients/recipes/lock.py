@@ -93,13 +93,13 @@ class Lock:
 
     @property
     def is_held(self) -> bool:
-        """True if the lock was acquired, the session is safe at this moment, and nobody is known to have deleted the place of this
-        client. `transact` notices a deletion, and so does `wait_lost`."""
+        """True if the lock was acquired, the session is safe at this moment, and no deletion of this client's place is known.
+        `transact` and `wait_lost` notice a deletion."""
         return self._is_first and self._place is not None and not self._place.is_gone and self._session.is_safe()
 
     async def wait_lost(self) -> None:
-        """Returns when the lock is not held: the session has ended, somebody has deleted the place of this client, or the lock was
-        released. There is a watch only while somebody waits. It returns at once for a lock that was not acquired."""
+        """Returns when the lock is not held: the session has ended, an operator has deleted the place of this client, or the lock
+        was released. It watches only while somebody waits, and returns at once for a lock that was not acquired."""
         if self._place is not None and self._is_first:
             await self._place.wait_gone()
 

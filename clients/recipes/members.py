@@ -10,8 +10,10 @@ views go through the same groups in the same order (a slow view may leave some o
 view is alive, or that two views are at the same offset. So give work away by a transaction with a condition, not by a view alone:
 
     1. Workers a and b are members. Worker b's session ends; the view of the scheduler still has b, for some milliseconds.
-    2. The scheduler gives job 7 to b in a transaction with `exists("member", "workers/b")`. Nothing is done.
+    2. The scheduler gives job 7 to b in a transaction with `workers.condition("b")`. Nothing is done.
     3. The view shows that b has left. The scheduler gives job 7 to a.
+
+The member b of the group `workers` is the ephemeral entity `workers/b` of the kind `member`.
 """
 
 from collections.abc import AsyncIterator
@@ -20,7 +22,7 @@ from typing import Final, NamedTuple, Self, TypeAlias
 from clients.entities.client import EntityClient
 from clients.entities.core.transactions import Condition, version_is
 from clients.entities.core.values import Entity, Token
-from clients.entities.core.watch_values import EntityDeleted, EntityWritten, WatchEvent
+from clients.entities.core.watch_values import EntityDeleted, EntityWritten, WatchEvent, WatchPosition
 from clients.entities.errors import ConditionFailed
 from clients.entities.session import Session
 from clients.recipes.queue_place import checked_name
@@ -56,12 +58,16 @@ class Membership:
 
     def __init__(self, session: Session, kind: str, path: str, token: Token) -> None:
         self.name = path.rpartition("/")[2]
-        self.token = token
-        """The write with which the member joined: greater than that of each former member of this name."""
+        self._token = token
         self._session = session
         self._kind = kind
         self._path = path
         self._version = token.offset
+
+    @property
+    def token(self) -> Token:
+        """The write with which the member joined: greater than that of each former member of this name."""
+        return self._token
 
     @property
     def condition(self) -> Condition:
@@ -112,28 +118,60 @@ class Members:
         members = self._members()
         return sorted(members, key=lambda name: members[name].created)
 
-    async def join(self, session: Session, name: str, data: bytes = b"") -> Membership:
-        """Joins the group, and returns when the view shows it.
+    @property
+    def position(self) -> WatchPosition:
+        """`names` and `data` are those of this position, for `changed`."""
+        return self._view.position
+
+    def condition(self, name: str) -> Condition:
+        """Holds for as long as the member that the view shows under this name is in the group, with the same data. A later member
+        of this name does not count.
 
         Raises:
-            ConditionFailed: the group has a member of this name.
+            KeyError: the view shows no such member.
+        """
+        return version_is(self._kind, self._prefix + name, self._members()[name].version)
+
+    async def join(self, session: Session, name: str, data: bytes = b"", *, wait: bool = False) -> Membership:
+        """Joins the group, and returns when the view shows it. `wait`: waits until a former member of this name is gone.
+
+        A server that is killed and started again at once finds its former self in the group:
+
+            1. Server a is killed at 0 s. Its session has a timeout of 9 s, so the group has a member a until then.
+            2. Server a starts at 2 s, and calls `join(session, "a", wait=True)`, which returns after 9 s.
+
+        Raises:
+            ConditionFailed: the group has a member of this name; with `wait`: this session's own.
+            SessionLost: the session has ended while it waited.
             ValueError: the name is empty, or has a slash.
         """
         if not name or "/" in name:
             raise ValueError(f"the name of a member must not be empty and must not have a slash: {name!r}")
         path = self._prefix + name
-        token = await self._client.put(self._kind, path, data, if_absent=True, session=session)
+        while True:
+            try:
+                token = await self._client.put(self._kind, path, data, if_absent=True, session=session)
+                break
+            except ConditionFailed as e:
+                if not wait or e.entity is None or e.entity.owner == session.owner:
+                    raise
+                await session.run(self._gone(path, e.entity.token))
         await self._view.reach(token)
         return Membership(session, self._kind, path, token)
+
+    async def _gone(self, path: str, token: Token) -> None:
+        """Returns when the view, at a state that has this write, does not show the member."""
+        await self._view.reach(token)
+        await self._view.wait_for(lambda: path not in self._view)
 
     async def wait_for(self, count: int) -> list[str]:
         """Returns the members as soon as there are so many."""
         await self._view.wait_for(lambda: len(self.names) >= count)
         return self.names
 
-    async def changed(self) -> None:
-        """Returns when `names` and `data` may have changed. Raises as `LiveView.wait_for`."""
-        await self._view.changed()
+    async def changed(self, since: WatchPosition | None = None) -> None:
+        """Returns when `names` and `data` may have changed, from now or from a `position` on. Raises as `LiveView.wait_for`."""
+        await self._view.changed(since)
 
     async def changes(self) -> AsyncIterator[MemberChange]:
         """Yields a `Joined` for each present member, and then each change, in the order of the log. It has a watch of its own,

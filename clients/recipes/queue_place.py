@@ -18,6 +18,7 @@ A request without an answer may still arrive. A place whose request was lost is 
 
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from clients.entities.client import EntityClient
@@ -135,10 +136,8 @@ class QueuePlace:
         """Returns when the place is gone, or its session has ended. There is a watch only meanwhile."""
         if self.is_gone or self.token is None:
             return
-        try:
+        with suppress(SessionLost):  # the place has vanished with the session
             await self._session.run(self._absent(self.name, self.token))
-        except SessionLost:
-            pass  # the place has vanished with the session
         self.is_gone = True
 
     def gone(self, then: str = "enter again") -> NotHeld:

@@ -56,6 +56,13 @@ class FakeCluster:
         """The transactions among the lost requests, which may still arrive."""
         self.calls: Counter[str] = Counter()
         self.open_watches = 0
+        self.refused_watches = ""
+        """Why watches are refused; "": they are served."""
+
+    def refuse_watches(self, why: str) -> None:
+        """Ends all watches, and refuses them from now on."""
+        self.refused_watches = why
+        self.append(lambda offset: record(offset, "Config"))
 
     # --- the log -----------------------------------------------------------------------------------------------------
 
@@ -130,7 +137,8 @@ class FakeCluster:
         make = [self._event(operation) for operation in request.operations]
         before = {name: entity.version for name, entity in self.entities.items()}
         wanted = [each for each in make if each is not None]
-        batch = self.append(*wanted) if wanted else Batch(-1, -1, [])
+        outcome = [lambda offset: record(offset, "RequestOutcome")] if request.context.request_id else []
+        batch = self.append(*wanted, *outcome) if wanted else Batch(-1, -1, [])
         offsets = iter(range(batch.base, batch.end))
         results = [
             self._result(operation, before, None if event is None else next(offsets))
@@ -369,6 +377,8 @@ class FakeNode(entity_pb2_grpc.EntityServiceServicer, watch_pb2_grpc.WatchServic
             yield watch_pb2.WatchResponse(position=cluster.position(at), is_whole=True)
         while True:
             changed = cluster.changed
+            if cluster.refused_watches:
+                await Refusal("CLUSTER_AUTHORIZATION_FAILED", cluster.refused_watches).end(context)
             if at < cluster.log_start:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the log has lost the place of this watch")
             for batch in [each for each in cluster.batches if each.base >= at]:

@@ -61,21 +61,32 @@ Condition: TypeAlias = Exists | VersionIs | VersionAtMost | ValueIs
 def why_failed(condition: Condition, entity: Entity | None) -> str:
     """Says in words why a condition does not hold. `entity`: what is there."""
     name = f"{condition.kind} {condition.name}"
+    if entity is None:
+        return f"{name} does not exist{_expected(condition)}"
     match condition:
         case Exists():
-            return f"{name} does not exist" if entity is None else f"{name} exists already (version {entity.version})"
-        case VersionIs() if entity is None:
-            return f"{name} does not exist, and version {condition.version} was expected"
+            return f"{name} exists already (version {entity.version})"
         case VersionIs():
             return f"{name} has version {entity.version}, and not {condition.version}: somebody has written it"
-        case VersionAtMost() if entity is None:
-            return f"{name} does not exist, and a version up to {condition.version} was expected"
         case VersionAtMost():
             return f"{name} has version {entity.version}, which is above {condition.version}"
-        case ValueIs() if entity is None:
-            return f"{name} does not exist, and a value was expected"
         case ValueIs():
             return f"{name} has another value (version {entity.version})"
+        case _:
+            assert_never(condition)
+
+
+def _expected(condition: Condition) -> str:
+    """Says what was expected of an entity that does not exist."""
+    match condition:
+        case Exists():
+            return ""
+        case VersionIs():
+            return f", and version {condition.version} was expected"
+        case VersionAtMost():
+            return f", and a version up to {condition.version} was expected"
+        case ValueIs():
+            return ", and a value was expected"
         case _:
             assert_never(condition)
 

@@ -54,8 +54,8 @@ def test_a_shorter_lease_does_not_take_back_a_longer_promise() -> None:
 
 
 def test_the_end_says_whether_the_session_was_silent_or_was_closed() -> None:
-    """Between the sending of the last message that was answered and the end lies more than the timeout, or somebody has closed the
-    session."""
+    """Between the sending of the last message that was answered and the end lies more than the timeout, or the session was
+    closed."""
     silent, closed = opened_at_0(), opened_at_0()
     for core in (silent, closed):
         core.kept(1, 1, TIMEOUT_MS, 10)

@@ -56,6 +56,18 @@ async def test_a_watch_shows_the_state_and_then_each_transaction_as_one_batch() 
         assert not last.is_state
 
 
+async def test_one_watch_shows_several_kinds_in_the_order_of_the_log() -> None:
+    cluster = FakeCluster()
+    kinds = [("member", "store/"), ("lock", "")]
+    async with one_client(cluster) as client, client.watch("shard", kinds=kinds, keep_state=True) as watch:
+        assert told(await next_of(watch)) == []
+        for kind, name in (("shard", "7"), ("member", "others/a"), ("member", "store/a"), ("lock", "x")):
+            await client.put(kind, name, b"")
+        assert [told(await next_of(watch)) for _ in range(3)] == [["+7"], ["+store/a"], ["+x"]]
+        with pytest.raises(ValueError, match="without a kind among `kinds`"):
+            client.watch(kinds=[("", "a/")])
+
+
 async def test_a_watch_goes_on_at_another_node_without_a_gap_or_a_duplicate() -> None:
     cluster = FakeCluster()
     async with nodes(cluster, 3) as running, client_of(running) as client, client.watch("shard") as watch:
