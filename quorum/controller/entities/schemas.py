@@ -7,6 +7,7 @@ A schema is checked on the thread that decides everything. So neither a schema n
   * a value under a schema has at most VALUE_DEPTH_MAX levels, and each keyword that is applied to a part of a value is one step;
   * reading BYTES_OF_A_STEP bytes of a value is one step, too;
   * a number in a schema or a value is in the range of a 64-bit floating point number;
+  * an object has no key twice;
   * all values of one transaction together may take STEPS_MAX steps: 10 to 20 ms at the worst.
 
 Example. The kind "worker" has the schema {"type": "object", "required": ["host"], "properties": {"host": {"type": "string"}}}.
@@ -141,9 +142,25 @@ def _compiled(schema: str) -> Any:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_constant, parse_int=_bounded_int, parse_float=_bounded_float)
+        return json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_constant=_no_constant,
+            parse_int=_bounded_int,
+            parse_float=_bounded_float,
+        )
     except ValueError as e:
         raise _Refused(f"it is no JSON: {e!s:.{_PROBLEM_CHARS_MAX}}") from e
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object; raises _Refused if it has a key twice: readers take the first or the last value, and the schema checks one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen = set[str]()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise _Refused(f"an object has the key {twice!r:.80} twice")
+    return found
 
 
 def _no_constant(name: str) -> Any:

@@ -1,7 +1,7 @@
 """Transactions on entities, topics and configs: compare, and then do everything in one batch, or nothing.
 
 All conditions see the image before the transaction. A condition that does not hold is an answer, not an error. An operation
-that is not possible refuses the whole transaction, and the text names the operation by its place.
+that is not possible refuses the whole transaction, and the text names the operation by its place, if there are several.
 
     1  A worker reads ("task", "7") with the version 500, and the owner none.
     2  It sends: if ("task", "7") has the version 500, put ("task", "7") with its session as the owner, and create topic `task-7`.
@@ -62,6 +62,7 @@ from quorum.controller.protocol.entity_commands import (
     PutEntity,
     Transact,
     TransactReply,
+    operation_place,
 )
 from quorum.controller.protocol.feature_gate import require_level
 from quorum.controller.protocol.happenings import Happening
@@ -100,7 +101,7 @@ def transact(image: MetadataImage, command: Transact, around: Surroundings) -> D
         found = image.entity(*condition.entity)
         if not condition.holds(found):
             return Decision((), TransactReply(failed=FailedCondition(index, found)))
-    work = _Work(image, around)
+    work = _Work(image, around, len(command.operations))
     work.topics_and_configs(command.operations)
     for index, operation in enumerate(command.operations):
         if isinstance(operation, PutEntity):
@@ -131,18 +132,19 @@ def _check_form(command: Transact) -> None:
     if len(conditions) > OPERATIONS_MAX:
         raise _bad(f"a transaction has at most {OPERATIONS_MAX} conditions, not {len(conditions)}")
     for index, condition in enumerate(conditions):
-        _check_name(f"condition {index}", condition.entity)
+        _check_name(f"condition {index}: ", condition.entity)
     created = sum(isinstance(each, NewTopic) for each in operations)
     if created > CREATED_TOPICS_MAX:
         raise _bad(f"a transaction creates at most {CREATED_TOPICS_MAX} topics, not {created}")
     seen: dict[tuple[object, ...], int] = {}
     size = 0
     for index, operation in enumerate(operations):
+        where = operation_place(index, len(operations))
         if isinstance(operation, PutEntity | DeleteEntity):
-            _check_name(f"operation {index}", operation.entity)
+            _check_name(where, operation.entity)
         if isinstance(operation, PutEntity):
             size += len(operation.value)
-            _check_put(index, operation)
+            _check_put(where, operation)
         first = seen.setdefault(_named(operation), index)
         if first != index:
             raise _bad(f"operations {first} and {index} name the same thing; a transaction names each thing once")
@@ -157,15 +159,15 @@ def _check_form(command: Transact) -> None:
 def _check_name(where: str, name: EntityName) -> None:
     problem = kind_problem(name[0]) or entity_name_problem(name[1])
     if problem is not None:
-        raise _bad(f"{where}: {problem}")
+        raise _bad(f"{where}{problem}")
 
 
-def _check_put(index: int, put: PutEntity) -> None:
+def _check_put(where: str, put: PutEntity) -> None:
     if (put.owner is not None) + (put.ttl_ms != 0) + put.keep_owner > 1:
-        raise _bad(f"operation {index}: a put has one of owner, ttl_ms and keep_owner")
+        raise _bad(f"{where}a put has one of owner, ttl_ms and keep_owner")
     if put.ttl_ms and not SESSION_TIMEOUT_MS_MIN <= put.ttl_ms <= SESSION_TIMEOUT_MS_MAX:
         limits = f"{SESSION_TIMEOUT_MS_MIN:,} to {SESSION_TIMEOUT_MS_MAX:,}"
-        raise _bad(f"operation {index}: ttl_ms is {limits}, not {put.ttl_ms:,}")
+        raise _bad(f"{where}ttl_ms is {limits}, not {put.ttl_ms:,}")
 
 
 def _named(operation: Operation) -> tuple[object, ...]:
@@ -197,14 +199,19 @@ def _several_batches(what: str) -> ControllerError:
 class _Work:
     """The records of one transaction, while they are made."""
 
-    def __init__(self, image: MetadataImage, around: Surroundings) -> None:
+    def __init__(self, image: MetadataImage, around: Surroundings, count: int) -> None:
+        """`count`: how many operations the transaction has."""
         self._image = image
+        self._count = count
         self._around = around
         self._budget = Budget()
         self.records: list[MetadataRecord] = []
         self.results: dict[int, OperationResult] = {}
         self.happenings: list[Happening] = []
         self.growth = Growth(image)
+
+    def _where(self, index: int) -> str:
+        return operation_place(index, self._count)
 
     # --- topics and configs ---
 
@@ -224,13 +231,13 @@ class _Work:
     def _take(self, places: Sequence[int], decision: Decision) -> None:
         """Takes a decision about the operations at `places`, if it has no errors and is one batch."""
         if decision.then is not None or decision.transaction:
-            raise _several_batches(f"operation {places[0]}")
+            raise _several_batches(self._where(places[0]).removesuffix(": ") or "the operation")
         reply: CommandReply = decision.reply
         assert isinstance(reply, CreateTopicsReply | DeleteTopicsReply | AlterConfigsReply)
         results: Sequence[TopicResult | ConfigResult] = reply.results
         for place, result in zip(places, results, strict=True):
             if result.error is not ErrorCode.NONE:
-                raise ControllerError(result.error, f"operation {place}: {result.message}; nothing was done")
+                raise ControllerError(result.error, f"{self._where(place)}{result.message}; nothing was done")
             if isinstance(reply, CreateTopicsReply):
                 assert isinstance(result, TopicResult)
                 self.results[place] = OperationResult(topic_id=result.topic_id)
@@ -247,12 +254,12 @@ class _Work:
         if len(put.value) > limit:
             raise ControllerError(
                 ErrorCode.POLICY_VIOLATION,
-                f"operation {index}: the value has {len(put.value):,} bytes; kind {kind} allows {limit:,}; nothing was done",
+                f"{self._where(index)}the value has {len(put.value):,} bytes; kind {kind} allows {limit:,}; nothing was done",
             )
         if declared is not None and declared.schema:
             problem = check_value(declared.schema, put.value, self._budget)
             if problem is not None:
-                text = f"operation {index}: the schema of kind {kind} refuses the value: {problem}; nothing was done"
+                text = f"{self._where(index)}the schema of kind {kind} refuses the value: {problem}; nothing was done"
                 raise ControllerError(ErrorCode.INVALID_ENTITY, text)
         old = image.entity(*put.entity)
         owner = self._owner_of(index, put, old)
@@ -266,7 +273,7 @@ class _Work:
     def _owner_of(self, index: int, put: PutEntity, old: Entity | None) -> Owner | None:
         if put.keep_owner:
             if old is None:
-                raise _bad(f"operation {index}: keep_owner is set, and there is no entity {put.entity}")
+                raise _bad(f"{self._where(index)}keep_owner is set, and there is no entity {put.entity}")
             return old.owner
         if put.ttl_ms:
             return self._open_hidden(put)
@@ -282,7 +289,7 @@ class _Work:
         who = f"broker {owner.broker_id}" if owner.session_id is None else f"session {uuid_text(owner.session_id)}"
         raise ControllerError(
             ErrorCode.UNKNOWN_SESSION,
-            f"operation {index}: {who} of epoch {owner.epoch} is not open; nothing was done: open a session",
+            f"{self._where(index)}{who} of epoch {owner.epoch} is not open; nothing was done: open a session",
         )
 
     def _open_hidden(self, put: PutEntity) -> Owner:

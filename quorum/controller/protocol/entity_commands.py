@@ -33,6 +33,11 @@ NO_VERSION: Final[Offset] = -1
 # --- transactions --------------------------------------------------------------------------------------------------
 
 
+def operation_place(index: int, count: int) -> str:
+    """The begin of an error text about the operation at `index` of `count`. One operation alone needs no place."""
+    return "" if count == 1 else f"operation {index}: "
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """What must hold for an entity before a transaction; exactly one of the four is set."""

@@ -31,6 +31,7 @@ from quorum.controller.protocol.entity_commands import (
     PutEntity,
     Transact,
     TransactReply,
+    operation_place,
 )
 from quorum.runtime.protocol.requests import KeptSession, SessionName, SessionsKept
 from quorum.wire.convert.convert_admin import alteration_of, check_new_topic, new_topic_of
@@ -45,18 +46,18 @@ KEPT_SESSIONS_MAX: Final = 1_000
 
 
 def from_name(message: entity_pb2.EntityName, where: str) -> EntityName:
-    """Returns kind and name. Raises BadMessage for a kind or a name that no entity can have."""
+    """Returns kind and name. Raises BadMessage for a kind or a name that no entity can have; `where` is the begin of its text."""
     problem = kind_problem(message.kind) or entity_name_problem(message.name)
     if problem is not None:
-        raise BadMessage(f"{where}: {problem}; nothing was done")
+        raise BadMessage(f"{where}{problem}; nothing was done")
     return message.kind, message.name
 
 
 def _owner(message: entity_pb2.Owner, where: str) -> Owner:
     if message.epoch < 0:
-        raise BadMessage(f"{where}: the epoch {message.epoch} is negative; nothing was done")
+        raise BadMessage(f"{where}the epoch {message.epoch} is negative; nothing was done")
     if message.session_id:
-        return Owner(uuid(message.session_id, f"{where}: session_id"), None, message.epoch)
+        return Owner(uuid(message.session_id, f"{where}session_id"), None, message.epoch)
     return Owner(None, message.broker_id, message.epoch)
 
 
@@ -66,9 +67,10 @@ def _owner(message: entity_pb2.Owner, where: str) -> Owner:
 def from_transact(message: entity_pb2.TransactRequest) -> Transact:
     at_most(OPERATIONS_MAX, len(message.operations), "operations")
     at_most(OPERATIONS_MAX, len(message.conditions), "conditions")
+    count = len(message.operations)
     return Transact(
-        tuple([_condition(each, f"condition {i}") for i, each in enumerate(message.conditions)]),
-        tuple([_operation(each, f"operation {i}") for i, each in enumerate(message.operations)]),
+        tuple([_condition(each, f"condition {i}: ") for i, each in enumerate(message.conditions)]),
+        tuple([_operation(each, operation_place(i, count)) for i, each in enumerate(message.operations)]),
     )
 
 
@@ -84,7 +86,7 @@ def _condition(message: entity_pb2.Condition, where: str) -> Condition:
         case "value":
             return Condition(name, value=message.value)
         case _:
-            raise BadMessage(f"{where}: it tests nothing that this release knows; nothing was done")
+            raise BadMessage(f"{where}it tests nothing that this release knows; nothing was done")
 
 
 def _operation(message: entity_pb2.Operation, where: str) -> Operation:
@@ -101,7 +103,7 @@ def _operation(message: entity_pb2.Operation, where: str) -> Operation:
         case "alter_configs":
             return alteration_of(message.alter_configs)
         case _:
-            raise BadMessage(f"{where}: it is of a kind that this release does not know; nothing was done")
+            raise BadMessage(f"{where}the operation is of a kind that this release does not know; nothing was done")
 
 
 def _put(message: entity_pb2.PutEntity, where: str) -> PutEntity:

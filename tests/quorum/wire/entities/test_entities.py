@@ -9,10 +9,12 @@ from quorum_rpc.v1 import admin_pb2, entity_pb2, entity_pb2_grpc
 
 from metadata_log.format.errors import ErrorCode as E
 from metadata_log.format.records import Endpoint
+from quorum.controller.protocol.config import ControllerConfig
 from quorum.runtime.protocol.requests import LeaderHint, Refused
 from quorum.wire.server import serve
 from service_kit.rpc.dial import Dialer
 from service_kit.rpc.forwarding import STAY_HERE
+from tests.quorum.controller.cluster import Cluster
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 from tests.quorum.wire.refusing import refusal_of
 
@@ -128,7 +130,7 @@ async def test_kinds_are_declared_enforced_and_described(leader: Any) -> None:
     await leader.AlterKinds(entity_pb2.AlterKindsRequest(declare=[kind]))
     refusal = await refusal_of(leader.Transact(transaction(put("7", b"{}"))))
     assert (refusal.reason, refusal.status) == ("INVALID_ENTITY", grpc.StatusCode.FAILED_PRECONDITION)
-    assert "operation 0" in refusal.message
+    assert refusal.message.startswith("the schema of kind task refuses the value: ")
     await leader.Transact(transaction(put("7", b'{"host": "a"}')))
     (described,) = (await leader.DescribeKinds(entity_pb2.DescribeKindsRequest())).kinds
     assert (described.kind.schema, described.kind.entities_max, described.kind.value_bytes_max) == (schema, 5, 65_536)
@@ -216,3 +218,42 @@ async def test_a_stream_goes_on_with_the_next_leader(
     await stream.write(entity_pb2.KeepAliveRequest(id=2, sessions=[alice]))
     assert (await stream.read()).error.code == 0
     stream.cancel()
+
+
+async def test_before_there_were_entities_there_were_none(leader: Any, node: FakeNode) -> None:
+    """A read of the past at a level without entities shows nothing, and gives no advice: the cluster has the level today."""
+    node.images.append(Cluster(config=ControllerConfig(bootstrap_metadata_version=1)).image)
+    await leader.Transact(transaction(put("7")))
+    await opened(leader)
+    then = {"context": admin_pb2.RequestContext(at_offset=node.images[0].offset)}
+    got = await leader.GetEntities(entity_pb2.GetEntitiesRequest(entities=[TASK], **then))
+    assert (len(got.entities), list(got.missing)) == (0, [0])
+    listed = await leader.ListEntities(entity_pb2.ListEntitiesRequest(kind="task", **then))
+    assert (listed.count, len(listed.entities)) == (0, 0)
+    assert not (await leader.DescribeKinds(entity_pb2.DescribeKindsRequest(**then))).kinds
+    assert not (await leader.ListSessions(entity_pb2.ListSessionsRequest(**then))).sessions
+    at_time = admin_pb2.RequestContext(at_time_ms=node.images[0].provenance.timestamp_ms)
+    assert not (await leader.DescribeKinds(entity_pb2.DescribeKindsRequest(context=at_time))).kinds
+
+
+async def test_a_cluster_below_the_level_refuses_reads_of_the_present(leader: Any, node: FakeNode) -> None:
+    node.cluster = Cluster(config=ControllerConfig(bootstrap_metadata_version=1))
+    refusal = await refusal_of(leader.GetEntities(entity_pb2.GetEntitiesRequest(entities=[TASK])))
+    assert (refusal.reason, "quorumctl features upgrade" in refusal.message) == ("UNSUPPORTED_VERSION", True)
+
+
+async def test_an_operation_is_named_by_its_place_only_among_several(leader: Any) -> None:
+    wrong = put("7", ttl_ms=-1)
+    alone = await refusal_of(leader.Transact(transaction(wrong)))
+    assert alone.message.startswith("ttl_ms is ")
+    second = await refusal_of(leader.Transact(transaction(put("8"), wrong)))
+    assert second.message.startswith("operation 1: ttl_ms is ")
+    nameless = await refusal_of(leader.Transact(transaction(put(""))))
+    assert not nameless.message.startswith("operation")
+    owner = entity_pb2.Owner(session_id=b"short", epoch=1)
+    for operations, begin in (
+        ((put("7", owner=owner),), "session_id"),
+        ((put("8"), put("7", owner=owner)), "operation 1: "),
+    ):
+        refusal = await refusal_of(leader.Transact(transaction(*operations)))
+        assert refusal.message.startswith(begin)
