@@ -17,12 +17,13 @@ import click
 from quorum.cli.commands.entities.entity_changes import delete, put
 from quorum.cli.commands.entities.entity_rows import entity_row
 from quorum.cli.commands.entities.kinds import kinds
+from quorum.cli.commands.entities.session_names import session_names
 from quorum.cli.errors import EXIT_NOT_FOUND, EXIT_USAGE, CliError
 from quorum.cli.options import Options, ask_entities, at_position, command
 from quorum.cli.output import Column, emit
 
 if TYPE_CHECKING:
-    from metaquorum import EntityClient
+    from metaquorum import Entity, EntityClient
 
 _NAMES = (Column("NAME", "name"), Column("VERSION", "version"), Column("CREATED", "created"), Column("OWNER", "owner"))
 _LISTED = (*_NAMES, Column("VALUE", "value"))
@@ -51,14 +52,19 @@ def get(options: Options, kind: str, name: str, raw: bool) -> None:
     \b
     $ quorumctl entities get shard a/7
     """
-    found = ask_entities(options, lambda client: client.get(kind, name))
+
+    async def work(client: EntityClient) -> tuple[Entity | None, dict[bytes, str]]:
+        found = await client.get(kind, name)
+        return found, {} if found is None or raw else await session_names(client, [found])
+
+    found, names = ask_entities(options, work)
     if found is None:
         raise CliError(f"there is no entity {name!r} of kind {kind!r}", EXIT_NOT_FOUND)
     if raw:
         sys.stdout.buffer.write(found.value)
         sys.stdout.buffer.flush()
         return
-    row = entity_row(found, options.output)
+    row = entity_row(found, options.output, names=names)
     token = {"generation": found.generation, "offset": found.version}
     emit(options.output, {"token": token, "entities": [row]}, rows="entities", columns=_COLUMNS)
 
@@ -86,8 +92,9 @@ def list_(options: Options, kind: str, names_only: bool, count_only: bool, **ran
         return
 
     async def work(client: EntityClient) -> list[dict[str, Any]]:
-        found = client.list(kind, names_only=names_only, **range_)
-        return [entity_row(each, options.output, has_value=not names_only) async for each in found]
+        found = [each async for each in client.list(kind, names_only=names_only, **range_)]
+        names = await session_names(client, found)
+        return [entity_row(each, options.output, has_value=not names_only, names=names) for each in found]
 
     emit(
         options.output,

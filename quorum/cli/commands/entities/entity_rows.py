@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from metadata_log.format.ids import id_shown
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from metaquorum import Entity, EntityOwner
 
 CHARACTERS_SHOWN_MAX: Final = 200
@@ -43,25 +45,29 @@ def value_cell(value: bytes) -> str:
     return f"{shown[:CHARACTERS_SHOWN_MAX]}... ({len(value):,} bytes)"
 
 
-def owner_json(owner: EntityOwner | None) -> dict[str, Any] | None:
-    """Returns the owner for JSON."""
+def owner_json(owner: EntityOwner | None, names: Mapping[bytes, str] | None) -> dict[str, Any] | None:
+    """Returns the owner for JSON. `names`: those of sessions, by id; None: they are left out."""
     if owner is None:
         return None
     session = None if owner.session_id is None else id_shown(owner.session_id)
-    return {"session_id": session, "broker_id": owner.broker_id, "epoch": owner.epoch}
+    named = {} if names is None else {"session_name": names.get(owner.session_id or b"") or None}
+    return {"session_id": session, **named, "broker_id": owner.broker_id, "epoch": owner.epoch}
 
 
-def owner_cell(owner: EntityOwner | None) -> str | None:
-    """Returns the owner for a table."""
+def owner_cell(owner: EntityOwner | None, names: Mapping[bytes, str] | None) -> str | None:
+    """Returns the owner for a table, for example `session worker-a (4chE71wVSbCQ2Xl2IdCbGg)`."""
     if owner is None:
         return None
     if owner.session_id is None:
         return f"broker {owner.broker_id}"
-    return f"session {id_shown(owner.session_id)}"
+    name, shown = (names or {}).get(owner.session_id), id_shown(owner.session_id)
+    return f"session {name} ({shown})" if name else f"session {shown}"
 
 
-def entity_row(entity: Entity, output: str, *, has_value: bool = True) -> dict[str, Any]:
-    """Returns the entity as a row for this output."""
+def entity_row(
+    entity: Entity, output: str, *, has_value: bool = True, names: Mapping[bytes, str] | None = None
+) -> dict[str, Any]:
+    """Returns the entity as a row for this output. `names`: those of sessions, by id."""
     is_table = output == "table"
     value = (value_cell if is_table else value_json)(entity.value) if has_value else None
     return {
@@ -69,6 +75,6 @@ def entity_row(entity: Entity, output: str, *, has_value: bool = True) -> dict[s
         "name": entity.name,
         "version": entity.version,
         "created": entity.created,
-        "owner": (owner_cell if is_table else owner_json)(entity.owner),
+        "owner": (owner_cell if is_table else owner_json)(entity.owner, names),
         "value": value,
     }

@@ -7,9 +7,12 @@ import pytest
 from click.testing import CliRunner
 
 from metadata_log.format.ids import uuid_text
+from metadata_log.format.records import Owner
 from quorum.cli.commands.entities.entity_rows import value_cell, value_json
+from quorum.cli.commands.entities.session_names import session_names
 from quorum.cli.main import cli
-from quorum.controller.protocol.entity_commands import OpenSession
+from quorum.controller.protocol.entity_commands import OpenSession, PutEntity, Transact
+from tests.clients.fake_entities import FakeCluster, one_client
 from tests.quorum.cli.shapes import shape
 from tests.quorum.cli.test_cluster_commands import Run, node, run
 from tests.quorum.wire.fake_node import FakeNode
@@ -116,6 +119,42 @@ async def test_a_session_is_listed_and_closed_with_its_entities(run: Run, node: 
     assert (await run("entities", "get", "lock", "b")).exit_code == 3
     wrong = CliRunner().invoke(cli, ["sessions", "close", "alice", str(epoch)])
     assert (wrong.exit_code, "`quorumctl sessions list` shows the ids" in wrong.stderr) == (2, True)
+
+
+@pytest.mark.slow
+async def test_an_owner_is_shown_by_the_name_of_its_session(run: Run, node: FakeNode) -> None:
+    bob = b"bob's session..."
+    node.cluster.run(OpenSession(ALICE, "i1", "User:alice", 9_000))
+    node.cluster.run(OpenSession(bob, "", "User:bob", 9_000))
+    sessions = node.cluster.image.client_sessions
+    for name, each in (("a", sessions[ALICE]), ("b", sessions[bob])):
+        owner = Owner(each.session_id, None, each.epoch)
+        node.cluster.run(Transact((), (PutEntity(("claim", name), b"", owner),)))
+    assert (await run("entities", "put", "claim", "c", "x")).exit_code == 0
+
+    async def owners(output: str = "table") -> list[object]:
+        listed = await run("entities", "list", "claim", "-o", output)
+        if output == "json":
+            return [each["owner"] for each in listed.document["entities"]]
+        return [line.split("\t")[3] for line in listed.stdout.splitlines()[1:]]
+
+    alice, nameless = f"session i1 ({uuid_text(ALICE)})", f"session {uuid_text(bob)}"
+    assert await owners() == [alice, nameless, "-"]
+    assert (await run("entities", "get", "claim", "a")).stdout.splitlines()[1].split("\t")[4] == alice
+    with_name, without, none = await owners("json")
+    assert with_name == {
+        "session_id": uuid_text(ALICE), "session_name": "i1", "broker_id": None, "epoch": sessions[ALICE].epoch,
+    }  # fmt: skip
+    assert isinstance(without, dict) and without["session_name"] is None and none is None
+
+
+async def test_names_are_looked_for_in_a_bounded_number_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with one_client(FakeCluster()) as client, client.session("i1") as session:
+        await client.put("claim", "a", b"", session=session)
+        found = [each async for each in client.list("claim")]
+        assert await session_names(client, found) == {session.session_id: "i1"}
+        monkeypatch.setattr("quorum.cli.commands.entities.session_names.SESSIONS_READ_MAX", 0)
+        assert await session_names(client, found) == {}
 
 
 @pytest.mark.parametrize(

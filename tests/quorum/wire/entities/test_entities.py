@@ -225,7 +225,7 @@ async def test_before_there_were_entities_there_were_none(leader: Any, node: Fak
     node.images.append(Cluster(config=ControllerConfig(bootstrap_metadata_version=1)).image)
     await leader.Transact(transaction(put("7")))
     await opened(leader)
-    then = {"context": admin_pb2.RequestContext(at_offset=node.images[0].offset)}
+    then: dict[str, Any] = {"context": admin_pb2.RequestContext(at_offset=node.images[0].offset)}
     got = await leader.GetEntities(entity_pb2.GetEntitiesRequest(entities=[TASK], **then))
     assert (len(got.entities), list(got.missing)) == (0, [0])
     listed = await leader.ListEntities(entity_pb2.ListEntitiesRequest(kind="task", **then))
