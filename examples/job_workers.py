@@ -10,6 +10,7 @@ The result is written only if the claim is still there: a worker that was cut of
 import asyncio
 import sys
 
+import metaquorum
 from metaquorum import DeleteEntity, EntityClient, PutEntity, Session, absent, exists, version_is
 
 KIND = "job"
@@ -27,28 +28,25 @@ async def submit(client: EntityClient, *names: str) -> None:
 
 async def work(client: EntityClient, worker: str) -> None:
     async with client.session(worker) as session:
-        await session.run(take_jobs(session, worker))
+        await session.run(take_jobs(client, session, worker))
 
 
-async def take_jobs(session: Session, worker: str) -> None:
-    client = session.client
+async def take_jobs(client: EntityClient, session: Session, worker: str) -> None:
+    me = worker.encode()
     async with client.live(KIND) as jobs:
         while True:
-            names = [name.removeprefix("todo/") for name in jobs if name.startswith("todo/")]
+            seen, names = jobs.position, [name.removeprefix("todo/") for name in jobs if name.startswith("todo/")]
             free = next((name for name in names if f"claim/{name}" not in jobs), None)
-            if free is None:
-                await jobs.changed()
-                continue
             todo, claim = f"todo/{free}", f"claim/{free}"
-            claimed = await client.transact(
-                [exists(KIND, todo), absent(KIND, claim)], [PutEntity(KIND, claim, worker.encode(), session.owner)]
-            )
-            if claimed.succeeded:  # else another worker was faster
-                await asyncio.sleep(1)  # the work
-                done = PutEntity(KIND, f"done/{free}", worker.encode())
-                ending = (DeleteEntity(KIND, todo), DeleteEntity(KIND, claim), done)
-                ended = await client.transact([version_is(KIND, claim, claimed.token())], ending)
-                print(f"{worker}: {free} {'is done' if ended.succeeded else 'has another worker by now'}", flush=True)
+            conditions, put = [exists(KIND, todo), absent(KIND, claim)], PutEntity(KIND, claim, me, session.owner)
+            claimed = await client.transact(conditions, [put]) if free is not None else None
+            if claimed is None or not claimed.succeeded:  # there is no job, or another worker was faster
+                await jobs.changed(since=seen)
+                continue
+            await asyncio.sleep(1)  # the work
+            ending = [DeleteEntity(KIND, todo), DeleteEntity(KIND, claim), PutEntity(KIND, f"done/{free}", me)]
+            ended = await client.transact([version_is(KIND, claim, claimed.token())], ending)
+            print(f"{worker}: {free} {'is done' if ended.succeeded else 'has another worker by now'}", flush=True)
 
 
 async def main(command: str, bootstrap: str, *arguments: str) -> None:
@@ -57,4 +55,4 @@ async def main(command: str, bootstrap: str, *arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    metaquorum.run(main(*sys.argv[1:]))

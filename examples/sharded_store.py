@@ -6,39 +6,40 @@ with every write to the data, so that the storage refuses a server that leads th
 """
 
 import asyncio
+import itertools
 import sys
 
-from metaquorum import Election, EntityClient, Members, PutEntity, Session, Token, exists
+import metaquorum
+from metaquorum import Condition, Election, EntityClient, Members, Membership, PutEntity, Session, Token
 
 SHARDS = [f"shard-{number}" for number in range(8)]
 
 
 async def give_out(session: Session, servers: Members) -> None:
     """The elected server gives the shards out, again after each change of the group. `session` is one of a server."""
-    election, given = Election(session, "sharded-store"), list[str]()
+    election, given = Election(session, "sharded-store"), dict[str, Condition]()
     await election.campaign()
     while True:
-        names = servers.names
-        if names and names != given:
-            owners = {shard: names[number % len(names)] for number, shard in enumerate(SHARDS)}
-            alive = [exists("member", f"servers/{name}") for name in set(owners.values())]
+        seen, alive = servers.position, {name: servers.condition(name) for name in servers.names}
+        if alive and alive != given:  # a server that was restarted has another condition
+            owners = dict(zip(SHARDS, itertools.cycle(alive), strict=False))
             puts = [PutEntity("shard", shard, owner.encode()) for shard, owner in owners.items()]
-            if (await election.transact(alive, puts)).succeeded:  # a server that has left meanwhile gets nothing
-                given = names
-        if not servers.names or servers.names == given:
-            await servers.changed()
+            if (await election.transact([*alive.values()], puts)).succeeded:  # else a server has left meanwhile
+                given = alive
+        await servers.changed(since=seen)
 
 
-async def lead(name: str, client: EntityClient) -> None:
-    """Leads each shard that this server was given, under the token of the write that gave it."""
+async def lead(client: EntityClient, me: Membership) -> None:
+    """Leads each shard that this server was given since it joined, under the token of the write that gave it."""
     led = dict[str, Token]()
     async with client.live("shard") as shards:
         while True:
-            now = {shard.name: shard.token for shard in shards.values() if shard.value == name.encode()}
+            mine = [each for each in shards.values() if each.value == me.name.encode() and each.token > me.token]
+            now = {shard.name: shard.token for shard in mine}
             for shard in led.keys() - now.keys():
-                print(f"{name} gives {shard} up", flush=True)
-            for shard in now.keys() - led.keys():
-                print(f"{name} leads {shard} under the token {now[shard]}", flush=True)
+                print(f"{me.name} gives {shard} up", flush=True)
+            for shard, token in now.items() - led.items():
+                print(f"{me.name} leads {shard} under the token {token}", flush=True)
             led = now
             await shards.changed()
 
@@ -49,9 +50,11 @@ async def main(name: str, bootstrap: str) -> None:
         client.session(name) as session,
         Members(client, "servers") as servers,
     ):
-        await servers.join(session, name)
-        await session.run(asyncio.gather(give_out(session, servers), lead(name, client)))
+        me = await servers.join(session, name, wait=True)  # a former server of this name is gone after its timeout
+        async with asyncio.TaskGroup() as tasks:  # the end of one task ends the other
+            tasks.create_task(session.run(give_out(session, servers)))
+            tasks.create_task(session.run(lead(client, me)))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:3]))
+    metaquorum.run(main(*sys.argv[1:3]))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from metaquorum import NotHeld, SessionLost
+from metaquorum import EntityClient, Members, NotHeld, SessionLost
 from tests.clients.fake_entities import FakeCluster, nodes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,7 +18,7 @@ STORE, JOBS = (ROOT / "examples" / name for name in ("sharded_store.py", "job_wo
 
 def main_of(program: str) -> Any:
     names: dict[str, Any] = {}
-    exec(program.replace("asyncio.run(main(*sys.argv[1:3]))\n", ""), names)
+    exec(program.replace("metaquorum.run(main(*sys.argv[1:3]))\n", ""), names)
     return names["main"]
 
 
@@ -77,10 +77,70 @@ async def test_the_store_moves_the_shards_of_a_server_that_is_gone(capsys: pytes
         cluster.end_session(cluster.entities["member", "servers/b"].owner.session_id)
         await until(cluster, first, lambda: set(shards_of(cluster).values()) == {"a"})
         async with asyncio.timeout(10):
-            with pytest.raises((SessionLost, NotHeld)):
+            with pytest.raises(ExceptionGroup) as ended:
                 await second
+            assert ended.value.split((SessionLost, NotHeld))[1] is None
         await end(first)
     assert "a gives shard-1 up" in capsys.readouterr().out
+
+
+async def test_a_server_that_was_restarted_gets_its_shards_back_under_new_tokens() -> None:
+    """Its former self is still a member, and still leads the shards: the new one waits."""
+    cluster, main = FakeCluster(), runpy.run_path(str(STORE))["main"]
+    async with nodes(cluster) as (node,):
+        former = asyncio.create_task(main("a", node.target))
+        await until(cluster, former, lambda: set(shards_of(cluster).values()) == {"a"})
+        first = cluster.entities["shard", "shard-0"].version
+        before = cluster.calls["TransactRequest"]
+        again = asyncio.create_task(main("a", node.target))
+        async with asyncio.timeout(10):
+            while cluster.calls["TransactRequest"] == before:
+                await asyncio.sleep(0.001)
+        assert not again.done()
+        cluster.end_session(cluster.entities["member", "servers/a"].owner.session_id)
+        await until(cluster, again, lambda: cluster.entities["shard", "shard-0"].version > first)
+        await end(former, again)
+
+
+async def test_a_failed_condition_of_an_old_view_is_not_asked_for_again_at_once() -> None:
+    """The view of the elected server lags: a member is gone, and the view does not know. One transaction fails, and then the
+    server waits for its view."""
+    cluster, names = FakeCluster(), runpy.run_path(str(STORE))
+    async with (
+        nodes(cluster) as (node,),
+        EntityClient([node.target]) as client,
+        client.session("a") as session,
+        LaggingMembers(client, "servers") as servers,
+    ):
+        await servers.join(session, "a")
+        cluster.delete("member", "servers/a")
+        giving = asyncio.create_task(names["give_out"](session, servers))
+        async with asyncio.timeout(10):
+            await servers.asked.wait()
+        refused = cluster.calls["TransactRequest"]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert cluster.calls["TransactRequest"] == refused and not giving.done()
+        await end(giving)
+
+
+class LaggingMembers(Members):
+    """A view that stays as it was when the program first looked."""
+
+    asked: asyncio.Event
+    """Set when the program waits for a change."""
+
+    async def join(self, *arguments: Any, **keywords: Any) -> Any:
+        joined = await super().join(*arguments, **keywords)
+        self.asked, self._shown = asyncio.Event(), self._members()
+        return joined
+
+    def _members(self) -> Any:
+        return getattr(self, "_shown", None) or super()._members()
+
+    async def changed(self, since: Any = None) -> None:
+        self.asked.set()
+        await asyncio.Event().wait()
 
 
 async def test_a_job_of_a_worker_that_is_gone_is_done_by_another(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 """The names of the sessions that own entities: an id alone tells an operator nothing.
 
 Example: the job `claim/7` belongs to the session `v7rvGg...`. `entities list` asks for the sessions once, and shows the owner as
-`session worker-a (v7rvGg...)`. A cluster may have 100,000 sessions, so a command reads SESSIONS_READ_MAX of them at most. The other
+`session worker-a (v7rvGg...)`. A cluster may have 100,000 sessions, so a command reads SESSIONS_READ_MAX at most. The other
 owners are shown by their ids.
 """
 
