@@ -44,7 +44,7 @@ async def take_jobs(client: EntityClient, session: Session, worker: str) -> None
                 await jobs.changed(since=seen)
                 continue
             await asyncio.sleep(1)  # the work
-            ending = [DeleteEntity(KIND, todo), DeleteEntity(KIND, claim), PutEntity(KIND, f"done/{free}", me)]
+            ending = (DeleteEntity(KIND, todo), DeleteEntity(KIND, claim), PutEntity(KIND, f"done/{free}", me))
             ended = await client.transact([version_is(KIND, claim, claimed.token())], ending)
             print(f"{worker}: {free} {'is done' if ended.succeeded else 'has another worker by now'}", flush=True)
 

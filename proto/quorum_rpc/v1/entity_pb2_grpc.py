@@ -40,7 +40,8 @@ class EntityServiceStub(object):
     INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, BROKER_NOT_AVAILABLE, NOT_READY,
     THROTTLING_QUOTA_EXCEEDED, RECORD_BATCH_TOO_LARGE, STORAGE_ERROR, REQUEST_TIMED_OUT (a change may have been made) and
     UNKNOWN_SERVER_ERROR. The cluster must be at metadata.version 3; below it every call but KeepAlive is refused with
-    UNSUPPORTED_VERSION. An `offset` in an answer without a new batch is the end of the log that the decision has seen.
+    UNSUPPORTED_VERSION; a read of a past below it shows nothing. An `offset` in an answer without a new batch is the end of
+    the log that the decision has seen.
     """
 
     def __init__(self, channel):
@@ -111,7 +112,8 @@ class EntityServiceServicer(object):
     INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, BROKER_NOT_AVAILABLE, NOT_READY,
     THROTTLING_QUOTA_EXCEEDED, RECORD_BATCH_TOO_LARGE, STORAGE_ERROR, REQUEST_TIMED_OUT (a change may have been made) and
     UNKNOWN_SERVER_ERROR. The cluster must be at metadata.version 3; below it every call but KeepAlive is refused with
-    UNSUPPORTED_VERSION. An `offset` in an answer without a new batch is the end of the log that the decision has seen.
+    UNSUPPORTED_VERSION; a read of a past below it shows nothing. An `offset` in an answer without a new batch is the end of
+    the log that the decision has seen.
     """
 
     def Transact(self, request, context):
@@ -257,7 +259,8 @@ class EntityService(object):
     INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, BROKER_NOT_AVAILABLE, NOT_READY,
     THROTTLING_QUOTA_EXCEEDED, RECORD_BATCH_TOO_LARGE, STORAGE_ERROR, REQUEST_TIMED_OUT (a change may have been made) and
     UNKNOWN_SERVER_ERROR. The cluster must be at metadata.version 3; below it every call but KeepAlive is refused with
-    UNSUPPORTED_VERSION. An `offset` in an answer without a new batch is the end of the log that the decision has seen.
+    UNSUPPORTED_VERSION; a read of a past below it shows nothing. An `offset` in an answer without a new batch is the end of
+    the log that the decision has seen.
     """
 
     @staticmethod
