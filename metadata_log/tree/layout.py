@@ -36,6 +36,8 @@ from metadata_log.tree.nodes import Branch, Leaf, Node, fixed, mapped, plain
 
 DEFAULT: Final = "<default>"
 """The name of the default of all brokers, and of the default entity of a quota."""
+_DIGITS_MAX: Final = 10
+"""How many digits the number of a broker or a partition may have: it has 32 bits."""
 _RESOURCES: Final = {TOPIC_RESOURCE: "topics", BROKER_RESOURCE: "brokers"}
 _MODES: Final = {FENCED_MODE: "fenced", MAINTENANCE_MODE: "maintenance"}
 _ACL_WORDS: Final = {
@@ -112,9 +114,15 @@ def _topic(image: MetadataImage, topic: TopicImage) -> Branch:
 
 
 def _partition(topic: TopicImage, name: str) -> Leaf | None:
-    number = int(name) if name.isascii() and name.isdecimal() else -1
-    state: PartitionState | None = topic.state(number) if str(number) == name else None
-    return None if state is None else Leaf(state, lambda: _shown_partition(topic, number))
+    number = _number(name)
+    state: PartitionState | None = None if number is None else topic.state(number)
+    return None if number is None or state is None else Leaf(state, lambda: _shown_partition(topic, number))
+
+
+def _number(name: str) -> int | None:
+    """Return the number of a broker or a partition; None if the name is not written as a number is."""
+    is_number = name.isascii() and name.isdecimal() and len(name) <= _DIGITS_MAX
+    return int(name) if is_number and str(int(name)) == name else None
 
 
 def _shown_partition(topic: TopicImage, number: int) -> dict[str, Any]:
@@ -131,10 +139,11 @@ def _values(config: Mapping[str, str]) -> Branch:
 
 def _brokers(image: MetadataImage) -> Branch:
     def leaf(name: str) -> Leaf | None:
-        broker_id = int(name) if name.isascii() and name.isdecimal() else -1
-        broker, mode = image.brokers.get(broker_id), image.broker_modes.get(broker_id)
-        if broker is None or str(broker_id) != name:
+        broker_id = _number(name)
+        broker = None if broker_id is None else image.brokers.get(broker_id)
+        if broker_id is None or broker is None:
             return None
+        mode = image.broker_modes.get(broker_id)
         modes = (
             {"mode": None} if mode is None else {"mode": _MODES.get(mode.mode, mode.mode), "mode_reason": mode.reason}
         )

@@ -5,7 +5,7 @@ partition. Example: `ls /topics` asks the branch `topics` for its names, and mak
 branch and one leaf.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -60,3 +60,21 @@ def mapped(children: Callable[[], Mapping[str, Node]], anchor: tuple[object, ...
         return made[0]
 
     return Branch(all_children, lambda name: all_children().get(name), anchor)
+
+
+def paced(node: Node, pace: Callable[[], None]) -> Node:
+    """Return the same node. `pace` is called for each name and each child that a reader takes of it, or of nodes below it."""
+    if isinstance(node, Leaf):
+        return node
+
+    def names() -> Iterator[str]:
+        for name in node.names():
+            pace()
+            yield name
+
+    def child(name: str) -> Node | None:
+        pace()
+        found = node.child(name)
+        return None if found is None else paced(found, pace)
+
+    return Branch(names, child, node.anchor)

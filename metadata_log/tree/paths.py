@@ -8,7 +8,7 @@ written as `%2F` and so on, and an empty name or `.` or `..` as `%`-codes too. E
 import re
 from collections.abc import Iterator
 from fnmatch import translate
-from functools import cache
+from functools import lru_cache
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
@@ -21,6 +21,8 @@ ROOT: Final[Path] = ()
 EMPTY_NAME: Final = "%"
 _SPECIAL: Final = frozenset("/%*?[\\")
 _WILD: Final = frozenset("*?[")
+_PATTERNS_KEPT: Final = 256
+"""How many compiled patterns are kept: on a controller the patterns come from clients."""
 
 
 def name_text(name: str) -> str:
@@ -91,7 +93,7 @@ def fits(name: str, pattern: str) -> bool:
     return _compiled(pattern).match(name_text(name)) is not None
 
 
-@cache
+@lru_cache(_PATTERNS_KEPT)
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(translate(pattern))
 

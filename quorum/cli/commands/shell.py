@@ -31,8 +31,8 @@ def shell(options: Options, directory: Path, words: tuple[str, ...]) -> None:
     $ quorumctl shell /var/lib/metaquorum/controller -- cat /topics/orders
     """
     from quorum.cli.shell.loop import Loop
-    from quorum.cli.shell.shell import Refusal, Shell
-    from quorum.cli.shell.source import DirectorySource
+    from quorum.cli.shell.shell import Shell
+    from quorum.cli.shell.source import DirectorySource, Refusal
     from service_kit.process.clock import RealClock
 
     def show(shown: Shown) -> None:
@@ -44,6 +44,7 @@ def shell(options: Options, directory: Path, words: tuple[str, ...]) -> None:
         if words:
             show(opened.run(list(words)))
             return
+        opened.look()
     except Refusal as e:
         raise CliError(str(e), e.exit_code) from e
     loop = Loop(opened, show)

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import click
 
-from quorum.cli.shell.shell import HELP, Refusal, Shell, Shown
+from quorum.cli.shell.shell import HELP, Shell, Shown
+from quorum.cli.shell.source import Refusal
 
 
 class Loop(cmd.Cmd):

@@ -1,8 +1,10 @@
-"""The sources of images for a shell. `DirectorySource` reads the files of a node, stopped or running, and changes nothing.
+"""The sources of answers for a shell. `DirectorySource` reads the files of a node, stopped or running, and changes nothing.
 
 1. An operator opens the shell on the directory of controller 1, which runs. The note `flushed` says 2,600.
 2. `at 1246` loads the image of 1,246 from a snapshot, archive and log.
-3. Controller 1 goes on. `at end` reads the note again, which says 2,740 now.
+3. Controller 1 goes on. `at end` reads the note again at each command, which says 2,740 now.
+
+`quorum.cli.shell.live_source` asks a running cluster the same queries.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from metadata_log.disk.identity import IDENTITY_NAME, read_identity
 from metadata_log.disk.read_only import LocalDirectory
@@ -18,7 +20,8 @@ from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.replay import ReplayStopped
-from quorum.cli.errors import EXIT_NOT_FOUND, CliError
+from metadata_log.tree.queries import Differences, History, Query, QueryRefused, Row, Seen, answer
+from quorum.cli.errors import EXIT_NOT_FOUND, EXIT_USAGE, CliError
 from snapshots.history.kept import KeptImages, PastConfig
 from snapshots.history.past import Change, Past, finished
 from snapshots.history.wanted import HistoryDamaged, OutOfReach, Wanted
@@ -26,24 +29,36 @@ from snapshots.history.wanted import HistoryDamaged, OutOfReach, Wanted
 METADATA = "@metadata"
 
 
-class NoImage(Exception):
-    """The image cannot be shown. The text says why, and what to do."""
+class Refusal(Exception):
+    """A command that cannot be carried out, or not to the end; `exit_code` is that of quorumctl."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+class Answer(NamedTuple):
+    """The answer to a query. The rows may be read once, and raise Refusal."""
+
+    offset: Offset
+    """The offset of the image that the query looked at."""
+    rows: Iterator[Row]
 
 
 class Source(Protocol):
-    """Images of one cluster, by offset or time."""
+    """The metadata of one cluster, at any offset or time."""
 
     @property
     def title(self) -> str:
-        """One line about the source: where the images come from, and how far they can be believed."""
+        """One line about the source: where the answers come from, and how far they can be believed."""
         ...
 
-    def image(self, wanted: Wanted | None) -> MetadataImage:
-        """Returns the image at a position; None: the newest. Raises NoImage."""
-        ...
+    def ask(self, query: Query, at: Wanted | None = None, before: Wanted | None = None) -> Answer:
+        """Answers a query at a position; None: the newest image. `before`: the other position of `Differences`.
 
-    def changes(self, since: Offset | None) -> Iterator[Change]:
-        """Returns the batches from an offset on, or all that there are, with the images around each. Raises NoImage."""
+        Raises:
+            Refusal: there is no image at the position.
+        """
         ...
 
 
@@ -76,27 +91,39 @@ class DirectorySource:
         doubt = "" if identity.role == "broker" else "; the last ones are durable here, and perhaps not committed"
         return f"{identity.role} {identity.node_id} of cluster {identity.cluster_id}: records up to {end}{doubt}"
 
-    def image(self, wanted: Wanted | None) -> MetadataImage:
-        with _told():
-            end = self._past.durable_end()
-            wanted = Wanted(offset=end) if wanted is None else wanted
-            found = self._kept.find(wanted, end)
-            if found is None:
-                found = self._past.shown(wanted, end, self._kept.all())
-                self._kept.keep(found)
-            return found.image
+    def ask(self, query: Query, at: Wanted | None = None, before: Wanted | None = None) -> Answer:
+        with told():
+            image = self._image(at)
+            earlier = self._image(before) if isinstance(query, Differences) else None
+            changes = self._changes(query.since) if isinstance(query, History) else ()
+        return Answer(image.offset, _told_rows(answer(query, Seen(image, earlier, changes))))
 
-    def changes(self, since: Offset | None) -> Iterator[Change]:
-        with _told():
-            end = self._past.durable_end()
-            first = finished(self._past.reach(end)).lowest if since is None else since
-            yield from self._past.changes(first, end)
+    def _image(self, wanted: Wanted | None) -> MetadataImage:
+        end = self._past.durable_end()
+        wanted = Wanted(offset=end) if wanted is None else wanted
+        found = self._kept.find(wanted, end)
+        if found is None:
+            found = self._past.shown(wanted, end, self._kept.all())
+            self._kept.keep(found)
+        return found.image
+
+    def _changes(self, since: Offset | None) -> Iterator[Change]:
+        end = self._past.durable_end()
+        first = finished(self._past.reach(end)).lowest if since is None else since
+        yield from self._past.changes(first, end)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Raises NoImage instead of all that files can do to a reader."""
+def told() -> Iterator[None]:
+    """Raises Refusal instead of all that files can do to a reader, and instead of QueryRefused."""
     try:
         yield
+    except QueryRefused as e:
+        raise Refusal(str(e), EXIT_NOT_FOUND if e.is_missing else EXIT_USAGE) from e
     except (OutOfReach, HistoryDamaged, ReplayStopped, OSError) as e:
-        raise NoImage(str(e)) from e
+        raise Refusal(str(e), EXIT_NOT_FOUND) from e
+
+
+def _told_rows(rows: Iterator[Row]) -> Iterator[Row]:
+    with told():
+        yield from rows

@@ -18,8 +18,8 @@ from metadata_log.format.records import (
 )
 from quorum.cli.main import cli
 from quorum.cli.shell.loop import Loop
-from quorum.cli.shell.shell import Refusal, Shell, Shown
-from quorum.cli.shell.source import DirectorySource
+from quorum.cli.shell.shell import Shell, Shown
+from quorum.cli.shell.source import DirectorySource, Refusal
 from tests.snapshots.history.nodes import PastNode
 
 ORDERS = Topic("orders", b"o" * 16)
@@ -44,7 +44,9 @@ def node(tmp_path: Path) -> Iterator[PastNode]:
 
 @pytest.fixture
 def shell(node: PastNode) -> Shell:
-    return Shell(DirectorySource(node.path), lambda: 1_010_000)
+    shell = Shell(DirectorySource(node.path), lambda: 1_010_000)
+    shell.look()
+    return shell
 
 
 def lines(shown: Shown) -> list[str]:
@@ -83,12 +85,16 @@ def test_the_shell_goes_to_an_offset_and_to_a_time_and_back(shell: Shell) -> Non
     assert shell.prompt == "mq@5:/> "
 
 
-def test_a_live_directory_is_read_again_at_its_end(shell: Shell, node: PastNode) -> None:
+def test_the_end_moves_on_with_the_node_and_an_offset_stays(shell: Shell, node: PastNode) -> None:
+    said(shell, "at 5")
     node.journal.append([RemoveTopic("orders", b"o" * 16)], 1, 1_005_000)
     node.journal.flush()
     assert said(shell, "ls topics") == ["orders/", "payments/"]
     said(shell, "at end")
-    assert said(shell, "ls topics") == ["payments/"]
+    assert (said(shell, "ls topics"), shell.prompt) == (["payments/"], "mq@6:/> ")
+    node.journal.append([RemoveTopic("payments", b"p" * 16)], 1, 1_006_000)
+    node.journal.flush()
+    assert (said(shell, "ls topics"), shell.prompt) == ([], "mq@7:/> ")
 
 
 def test_two_offsets_are_compared(shell: Shell) -> None:
@@ -108,7 +114,7 @@ def test_the_history_of_a_path_is_each_of_its_changes(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("cat topics/nothing", "there is no topics/nothing at offset 5"),
+        ("cat topics/nothing", "there is no /topics/nothing at offset 5"),
         ("cd features/metadata.version", "is a value"),
         ("cat", "usage: cat PATH..."),
         ("cd a b", "usage: cd"),
@@ -139,7 +145,7 @@ def test_a_bad_line_does_not_end_the_loop(shell: Shell, capsys: pytest.CaptureFi
     loop = Loop(shell, lambda each: shown.extend(lines(each)))
     ends = [loop.onecmd(line) for line in ("cat 'open", "cat nothing", "", "cd topics", "pwd", "exit", "EOF")]
     assert (ends, shown, loop.prompt) == ([False] * 5 + [True] * 2, ["/topics"], "mq@5:/topics> ")
-    assert "there is no nothing" in capsys.readouterr().err
+    assert "there is no /nothing" in capsys.readouterr().err
 
 
 def invoke(node: PastNode, *words: str, text: str | None = None) -> Result:
