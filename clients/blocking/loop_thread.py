@@ -72,6 +72,9 @@ async def _next(items: AsyncIterator[R]) -> tuple[R] | None:
 async def _close(items: Any) -> None:
     close = getattr(items, "aclose", None)
     if close is not None:
+        # A call that Ctrl-C has cancelled may not have ended yet, and Python closes no generator that runs.
+        while getattr(items, "ag_running", False):
+            await asyncio.sleep(0)
         await close()
 
 

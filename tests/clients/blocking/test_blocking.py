@@ -1,7 +1,10 @@
 """The client for scripts: the same calls, without an event loop. The cluster runs on a loop thread of its own."""
 
-from collections.abc import Iterator
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -104,4 +107,42 @@ def test_a_script_watches() -> None:
 def test_a_loop_that_is_closed_twice_is_closed() -> None:
     loop = LoopThread()
     loop.close()
+    loop.close()
+
+
+def test_ctrl_c_ends_what_is_iterated_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The iterator is closed on the loop once the interrupted call has ended, so a stream of a server ends, too."""
+    waits, ended = threading.Event(), threading.Event()
+
+    async def endless() -> AsyncIterator[int]:
+        try:
+            yield 1
+            waits.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.set()
+
+    class Interrupted:
+        """The future of a call that Ctrl-C interrupts."""
+
+        def __init__(self, future: Any) -> None:
+            self.cancel = future.cancel
+
+        def result(self) -> Any:
+            waits.wait(10)
+            raise KeyboardInterrupt
+
+    def submit(work: Any, loop: asyncio.AbstractEventLoop) -> Any:
+        future = run_coroutine_threadsafe(work, loop)
+        calls.append(future)
+        return Interrupted(future) if len(calls) == 2 else future
+
+    calls: list[Any] = []
+    loop, run_coroutine_threadsafe = LoopThread(), asyncio.run_coroutine_threadsafe
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submit)
+    taken: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        taken.extend(loop.iterate(endless()))
+    assert ended.is_set()
     loop.close()
