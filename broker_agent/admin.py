@@ -9,11 +9,13 @@ The broker accepts the principals of its own `admin.principals` and `entities.pr
 the principal to the controller, which checks its own lists.
 
 Each message of a KeepAlive stream is handed on by itself, so the stream goes on when a controller dies. A Submit stream ends with
-its controller, because its calls may be under way there.
+its controller, because its calls may be under way there. A ReadTree answer comes from one controller: until its first message the
+broker may ask the next controller.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 
 import grpc
@@ -21,6 +23,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2, entity_pb2, entity_pb2_grpc
 
+from service_kit.rpc.answer_streams import write
 from service_kit.rpc.dial import Reach, WrongServer
 from service_kit.rpc.doors import Caller, Doors, NotAuthorized
 from service_kit.rpc.forwarding import ANSWER_GRACE_S, Forwarder, NoAnswer, in_the_name_of
@@ -81,6 +84,19 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
                 behaviour, request_deserializer=request.FromString, response_serializer=response.SerializeToString
             )
 
+        async def answer_with_many(asked: Any, context: Any) -> None:
+            try:
+                await self._read(service, method.name, asked, context)
+            except Refusal as e:
+                await e.end(context)
+
+        if method.server_streaming:
+            return grpc.unary_stream_rpc_method_handler(
+                answer_with_many,
+                request_deserializer=request.FromString,
+                response_serializer=response.SerializeToString,
+            )
+
         async def answer(asked: Any, context: Any) -> Any:
             try:
                 return await self._ask(service, method.name, asked, context)
@@ -92,7 +108,34 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
         )
 
     async def _ask(self, service: _Service, name: str, request: Any, context: Any) -> Any:
-        """The first answer of a controller. The broker asks all controllers in turn, until the deadline.
+        """The first answer of a controller. Raises Refusal, as `_first`."""
+
+        async def ask(target: str, left_s: float, principal: str) -> Any:
+            return await service.forwarder.ask(target, name, request, left_s, principal)
+
+        return await self._first(service, request, context, ask)
+
+    async def _read(self, service: _Service, name: str, request: Any, context: Any) -> None:
+        """Hands on an answer of many messages: that of the first controller with a message. Raises Refusal, also after some
+        messages."""
+
+        async def ask(target: str, left_s: float, principal: str) -> Any:
+            messages = service.forwarder.read(target, name, request, left_s, principal)
+            return await anext(messages, None), messages
+
+        message, messages = await self._first(service, request, context, ask)
+        try:
+            async with aclosing(messages):
+                while message is not None:
+                    await write(context, message)
+                    message = await anext(messages, None)
+        except NoAnswer as e:
+            raise Refusal("NOT_READY", f"controller {e}") from e
+
+    async def _first(
+        self, service: _Service, request: Any, context: Any, ask: Callable[[str, float, str], Awaitable[Any]]
+    ) -> Any:
+        """The result of `ask` for the first controller that answers. The broker asks all in turn, until the deadline.
 
         Raises:
             Refusal: a controller has refused the request, or no controller has done anything, or a change may have happened.
@@ -111,7 +154,7 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
                 if left_s <= ANSWER_GRACE_S:
                     raise refusal
                 try:
-                    return await service.forwarder.ask(target, name, request, left_s, caller.principal)
+                    return await ask(target, left_s, caller.principal)
                 except NoAnswer as e:
                     reason = "REQUEST_TIMED_OUT" if e.may_have_happened else "BROKER_NOT_AVAILABLE"
                     refusal = Refusal(reason, f"controller {e}")

@@ -9,14 +9,15 @@ for all pages of an answer. `clients.calls` says how a call finds the leader, an
         await client.create_topic("orders", partitions=12, replication_factor=3)
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from quorum_rpc.v1 import admin_pb2, common_pb2, voter_pb2
 
 from clients.errors import AdminError
 from clients.settings_calls import SettingsCalls
-from clients.submit_stream import SubmitStream
+from clients.streams.submit_stream import SubmitStream
 from metadata_log.format.errors import ErrorCode
 
 
@@ -443,6 +444,16 @@ class AdminClient(SettingsCalls):
         # the log, and no controller answers reads while all of them stand in front of the batch.
         response: admin_pb2.SkipBatchResponse = await self._ask(request)
         return response
+
+    async def read_tree(self, request: admin_pb2.ReadTreeRequest) -> AsyncGenerator[admin_pb2.ReadTreeResponse, None]:
+        """Yields the parts of the answer to a query of the metadata as a tree; the first part has no rows.
+
+        An AdminError in the middle of an answer means that the rest is missing. Close the iterator to end an answer early.
+        """
+        answer = await self.read(request)
+        async with aclosing(answer.messages()) as messages:
+            async for message in messages:
+                yield message
 
     async def submit(self) -> SubmitStream:
         """Opens a stream of changes to the active controller. See `SubmitStream`."""

@@ -32,6 +32,7 @@ from clients.errors import (
     error_of_garbage,
 )
 from clients.methods import STUBS, method_of
+from clients.streams.answer_stream import AnswerStream, opened
 from metadata_log.format.errors import ErrorCode
 from service_kit.process.endpoints import BadEndpoint, parse_host_port
 from service_kit.rpc.api_methods import Kind
@@ -148,6 +149,25 @@ class Calls:
 
         Every change gets a request id, so the client sends it again when the answer is missing, unless `repeatable` is False.
         """
+        self._prepare(request)
+        response: Any = await self._ask(request, repeatable=repeatable)
+        self._note_view(request, response)
+        assert isinstance(response, response_type), response
+        return response
+
+    async def read(self, request: Any) -> AnswerStream:
+        """Sends a read whose answer has many messages to the active controller. The caller closes the answer."""
+        self._prepare(request)
+        answer: AnswerStream = await self._ask(request)
+        try:
+            self._note_view(request, answer.first)
+        except AdminError:
+            answer.close()
+            raise
+        return answer
+
+    def _prepare(self, request: Any) -> None:
+        """Names the position of a read, or the id of a change."""
         kind = method_of(request).kind
         if kind is Kind.READ:
             self._name_position(request.context)
@@ -158,15 +178,15 @@ class Calls:
         elif kind is Kind.READ and self._local:
             request.context.consistency = admin_pb2.RequestContext.LOCAL
             request.context.client_high_watermark = self._high_watermark
-        response: Any = await self._ask(request, repeatable=repeatable)
+
+    def _note_view(self, request: Any, response: Any) -> None:
+        """Notes what an answer shows. Raises AdminError: the node knows no positions."""
         if self._at_offset is not None and getattr(response, "as_of_offset", 0) > self._at_offset:
             raise AdminError(ErrorCode.UNSUPPORTED_VERSION, _NO_POSITIONS)
-        if kind is Kind.READ and self._reads_past:
+        if method_of(request).kind is Kind.READ and self._reads_past:
             self._past_offset = getattr(response, "as_of_offset", None)
         if "local" in response.DESCRIPTOR.fields_by_name and response.HasField("local"):
             self.local_view = response.local
-        assert isinstance(response, response_type), response
-        return response
 
     @property
     def past_offset(self) -> int | None:
@@ -309,11 +329,14 @@ class Calls:
         request.context.cluster_id = self.cluster_id
         request.context.timeout_ms = max(1, int(timeout_s * 1_000))
         is_read = method.kind is Kind.READ or bool(getattr(request, "validate_only", False))
+        ask = getattr(self.stub(target, method.service), method.name)
+        if method.is_streamed:  # without a deadline: a long answer comes as fast as the caller takes it
+            answer = await opened(ask(request, metadata=metadata), target, request, timeout_s + 0.25)
+            self._note_offset(answer)
+            return answer
         try:
             # The server's deadline comes first, so that its word about the outcome still arrives.
-            response = await getattr(self.stub(target, method.service), method.name)(
-                request, timeout=timeout_s + 0.25, metadata=metadata
-            )
+            response = await ask(request, timeout=timeout_s + 0.25, metadata=metadata)
         except grpc.aio.AioRpcError as e:
             refusal = Refusal.of(e)
             if refusal is not None:

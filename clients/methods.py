@@ -14,15 +14,19 @@ from service_kit.rpc.api_methods import API, Kind
 
 
 class Method(NamedTuple):
-    """A unary method that controllers answer."""
+    """A method with one request that controllers answer."""
 
     service: str
     name: str
     kind: Kind
+    is_streamed: bool
+    """True if the answer is a stream of messages."""
 
 
 _METHODS: Final = {
-    method.input_type.full_name: Method(service.name, method.name, API[service.name][method.name])
+    method.input_type.full_name: Method(
+        service.name, method.name, API[service.name][method.name], method.server_streaming
+    )
     for service in (
         admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
         entity_pb2.DESCRIPTOR.services_by_name["EntityService"],
@@ -30,9 +34,9 @@ _METHODS: Final = {
     for method in service.methods
     if not method.client_streaming
 }
-"""The unary methods of both services. The keys are the names of the requests' types; no two methods share one."""
+"""The methods of both services with one request. The keys are the names of the requests' types; no two methods share one."""
 METHODS: Final = {name: method.name for name, method in _METHODS.items() if method.service == "AdminService"}
-"""The unary methods of AdminService, by the names of the requests' types."""
+"""The methods of AdminService with one request, by the names of the requests' types."""
 
 STUBS: Final[Mapping[str, Callable[[grpc.aio.Channel], Any]]] = {
     "AdminService": admin_pb2_grpc.AdminServiceStub,

@@ -102,7 +102,7 @@ from clients.recipes.election import Election, Leader, leader_of, observe_leader
 from clients.recipes.lock import Lock
 from clients.recipes.members import Joined, Left, MemberChange, Members, Membership, Updated
 from clients.recipes.program import run
-from clients.submit_stream import SubmitStream
+from clients.streams.submit_stream import SubmitStream
 from metadata_log.format.acl_words import AclOperation, PatternType, PermissionType, ResourceType
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE

@@ -71,6 +71,7 @@ class ErrorCode(IntEnum):
     LISTENER_NOT_FOUND = 83
     LEADER_NOT_AVAILABLE = 84
     STORAGE_ERROR = 85
+    RESOURCE_NOT_FOUND = 86
     # replicas of partitions
     NOT_ENOUGH_REPLICAS = 90
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 91

@@ -28,6 +28,8 @@ ROWS_MAX: Final = 100_000
 """Maximum number of rows in one answer."""
 VALUES_MAX: Final = 10_000
 """Maximum number of values in one answer."""
+PATH_CHARS_SHOWN: Final = 200
+"""Maximum number of characters of a path in a refusal."""
 OUTLINE_DEPTH: Final = 3
 OUTLINE_NAMES_MAX: Final = 50
 """Maximum depth of an outline, and maximum number of names that an outline shows of one branch."""
@@ -263,11 +265,16 @@ class _Look:
         if not found:
             raise self._missing(pattern)
         if len(found) > 1:
-            raise QueryRefused(f"{pattern} fits more than one path, and one is needed")
+            raise QueryRefused(f"{_shortened(pattern)} fits more than one path, and one is needed")
         return found[0]
 
     def _missing(self, pattern: str) -> QueryRefused:
-        return QueryRefused(f"there is no {pattern} at offset {self._offset}", is_missing=True)
+        return QueryRefused(f"there is no {_shortened(pattern)} at offset {self._offset}", is_missing=True)
+
+
+def _shortened(text: str) -> str:
+    """Return a path for a refusal. The text of a refusal has few bytes on the wire."""
+    return text if len(text) <= PATH_CHARS_SHOWN else f"{text[:PATH_CHARS_SHOWN]}..."
 
 
 def _named(path: Path, node: Node) -> Named:
@@ -295,7 +302,7 @@ def _compared(
     path = _path_of(query.path)
     nodes = [_node(image, path, pace) for image in (before, after)]
     if nodes[0] is None and nodes[1] is None:
-        raise QueryRefused(f"neither position has {path_text(path)}", is_missing=True)
+        raise QueryRefused(f"neither position has {_shortened(path_text(path))}", is_missing=True)
     yield from (_changed(each) for each in differences(nodes[0], nodes[1], path))
 
 

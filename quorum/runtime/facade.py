@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.tree.queries import Row
 from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.messages import PeerRequest, PeerResponse
@@ -27,6 +28,7 @@ from quorum.runtime.protocol.requests import (
 )
 from quorum.runtime.protocol.restarts import RestartAdvice
 from quorum.runtime.protocol.tallies import Tallies
+from quorum.runtime.protocol.tree_question import TreeQuestion, TreeRows
 from snapshots.history.wanted import Wanted
 from snapshots.store import SnapshotInfo
 from watches.core.watched_log import WatchedLog
@@ -103,6 +105,14 @@ class ControllerNode(Protocol):
 
         Raises:
             Refused: OFFSET_OUT_OF_RANGE, NOT_READY, THROTTLING_QUOTA_EXCEEDED or STORAGE_ERROR; nothing was read.
+        """
+        ...
+
+    def read_tree(self, asked: TreeQuestion, encode: Callable[[Row], tuple[T, int]]) -> TreeRows[T]:
+        """Begins the answer to a query of the tree. `encode` returns a row for the wire and its size; it may run on a thread.
+
+        Raises:
+            Refused: THROTTLING_QUOTA_EXCEEDED: the node makes as many answers as it may.
         """
         ...
 

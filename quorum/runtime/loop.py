@@ -18,6 +18,7 @@ from typing import TypeVar
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.tree.queries import Row
 from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.inputs import PeerRefused, ShutDown
@@ -32,6 +33,7 @@ from quorum.runtime.commit_meter import CommitMeter
 from quorum.runtime.disk.open_directory import Opened
 from quorum.runtime.flusher import Flusher
 from quorum.runtime.image.past_images import PastImages
+from quorum.runtime.image.tree_reads import TreeRead, TreeReads
 from quorum.runtime.inbox import ClientEvent, Inbox
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.jobs import FlushJob, Job
@@ -52,6 +54,7 @@ from quorum.runtime.protocol.requests import (
 )
 from quorum.runtime.protocol.restarts import RestartAdvice, restart_advice
 from quorum.runtime.protocol.surroundings import Clock, Peers
+from quorum.runtime.protocol.tree_question import TreeQuestion
 from quorum.runtime.protocol.world import (
     Answer,
     BrokerFetch,
@@ -108,7 +111,9 @@ class NodeLoop:
             self._load_rest_s,
         )
         self._flusher = Flusher(self._worker.run, lambda: self._loop.call_soon_threadsafe(self._schedule))
-        self._past = PastImages(opened.snapshotter.store.directory, config.past, clock.elapsed_us)
+        metadata = opened.snapshotter.store.directory
+        self._past = PastImages(metadata, config.past, clock.elapsed_us)
+        self._tree = TreeReads(metadata, self._past, clock.elapsed_us)
         self.stopped: asyncio.Future[str] = self._loop.create_future()
         """Resolved with the reason when the node cannot go on."""
         self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
@@ -143,6 +148,7 @@ class NodeLoop:
         await self._peers.close()
         await asyncio.to_thread(self._flusher.stop)
         await self._worker.stop()
+        await self._tree.stop()
         await self._past.stop()
         self._opened.log.close()
         self._opened.directory.unlock()
@@ -217,6 +223,12 @@ class NodeLoop:
         if refusal is not None:
             raise refusal
         return await self._past.image(wanted, committed_end, timeout_ms)
+
+    def read_tree(self, asked: TreeQuestion, encode: Callable[[Row], tuple[T, int]]) -> TreeRead[T]:
+        refusal = self._refusal()
+        if refusal is not None:
+            raise refusal
+        return self._tree.open(asked, encode)
 
     async def skip_batch(self, request: SkipRequest, timeout_ms: int) -> BatchSkipped:
         deadline_ms = self._clock.now_ms() + timeout_ms

@@ -5,6 +5,8 @@ only after its own refusal with NOT_CONTROLLER, so nothing was done here. A requ
 forwarded again.
 """
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from metadata_log.format.errors import ErrorCode
@@ -29,6 +31,21 @@ async def ask_leader(
         return await forwarder.ask(
             target, method, request, timeout_s, principal, node_id=leader.leader_id, stay_here=True
         )
+    except NoAnswer as e:
+        raise Refused(_code(e), f"the leader {e}") from e
+
+
+async def read_leader(
+    forwarder: Forwarder, method: str, request: Any, leader: LeaderHint, timeout_s: float, principal: str
+) -> AsyncGenerator[Any, None]:
+    """Yields the messages of the leader's answer to a read. Raises Refusal and Refused, as `ask_leader`."""
+    assert leader.endpoint is not None
+    target = HostPort(leader.endpoint.host, leader.endpoint.port).target
+    messages = forwarder.read(target, method, request, timeout_s, principal, node_id=leader.leader_id, stay_here=True)
+    try:
+        async with aclosing(messages):
+            async for message in messages:
+                yield message
     except NoAnswer as e:
         raise Refused(_code(e), f"the leader {e}") from e
 

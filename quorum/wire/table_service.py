@@ -24,7 +24,7 @@ from metadata_log.disk.identity import Identity
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import uuid_text
 from quorum.runtime.facade import ControllerNode
-from quorum.runtime.protocol.requests import ReadView, Refused
+from quorum.runtime.protocol.requests import LeaderHint, ReadView, Refused
 from quorum.wire import in_pieces
 from quorum.wire.convert.errors import BadMessage, bad_request, not_authorized, to_refusal, wrong_cluster
 from quorum.wire.forwarding import ask_leader
@@ -69,9 +69,11 @@ class TableService(grpc.GenericRpcHandler):  # type: ignore[misc]
         raise NotImplementedError
 
     def add_stream(self, method: str, behaviour: Callable[..., Any]) -> None:
-        """Serves a method with two streams."""
+        """Serves a method with two streams, or with one request and a stream of messages."""
         described = self.table.service.methods_by_name[method]
-        self._handlers[f"/{self.table.service.full_name}/{method}"] = grpc.stream_stream_rpc_method_handler(
+        both = grpc.stream_stream_rpc_method_handler
+        make = both if described.client_streaming else grpc.unary_stream_rpc_method_handler
+        self._handlers[f"/{self.table.service.full_name}/{method}"] = make(
             behaviour,
             request_deserializer=GetMessageClass(described.input_type).FromString,
             response_serializer=GetMessageClass(described.output_type).SerializeToString,
@@ -179,11 +181,16 @@ class TableService(grpc.GenericRpcHandler):  # type: ignore[misc]
             Refused: the leader could not be asked, or has not answered.
             Refusal: the leader has refused the request.
         """
+        forwarder, hint = self._way_to_leader(context, refused, timeout_s)
+        return await ask_leader(forwarder, row.method, request, hint, timeout_s, self._principal(context))
+
+    def _way_to_leader(self, context: Any, refused: Refused, timeout_s: float) -> tuple[Forwarder, LeaderHint]:
+        """Returns the leader to ask. Raises `refused`: there is none, or the request may not be handed on."""
         hint = refused.hint or self._node.leader_hint()
         is_elsewhere = hint.endpoint is not None and hint.leader_id not in (None, self._identity.node_id)
         if self._forwarder is None or not is_elsewhere or timeout_s <= 0 or must_stay(context):
             raise refused
-        return await ask_leader(self._forwarder, row.method, request, hint, timeout_s, self._principal(context))
+        return self._forwarder, hint
 
     def _principal(self, context: Any) -> str:
         return self._doors.caller(context).principal

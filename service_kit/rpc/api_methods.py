@@ -73,6 +73,7 @@ ADMIN: Final[Mapping[str, Kind]] = {
     "SkipBatch": Kind.GOAL,
     "ListSnapshots": Kind.READ,
     "Submit": Kind.CHANGE_ONCE,
+    "ReadTree": Kind.READ,
 }
 """The methods of AdminService."""
 

@@ -15,7 +15,7 @@ The forwarder names the client's principal to the other node. `service_kit.rpc.d
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, Final
 
 import grpc
@@ -114,14 +114,12 @@ class Forwarder:
             async with asyncio.timeout_at(deadline_s):
                 stub = await self._until_stop(self.stub(target, node_id))
         except (WrongServer, OSError) as e:
-            why = str(e) or "no connection in time"
-            raise NoAnswer(f"{target} cannot be reached: {why}", never_sent=True, is_read=is_read) from e
+            raise _not_reached(target, e, is_read) from e
         except _Stopped:
             raise _not_asked(target, is_read) from None
         self._check_not_stopping(target, is_read)
-        asked, left_s = type(request)(), max(0.0, deadline_s - loop.time())
-        asked.CopyFrom(request)
-        asked.context.timeout_ms = max(1, int((left_s - ANSWER_GRACE_S) * 1_000))
+        left_s = max(0.0, deadline_s - loop.time())
+        asked = _copy_of(request, left_s)
         metadata = in_the_name_of(principal) + (((STAY_HERE, "1"),) if stay_here else ())
         try:
             answer = await self._until_stop(_answer(getattr(stub, method), asked, left_s, metadata))
@@ -140,6 +138,50 @@ class Forwarder:
         if refusal is not None:
             raise refusal
         return answer
+
+    async def read(
+        self,
+        target: str,
+        method: str,
+        request: Any,
+        timeout_s: float,
+        principal: str,
+        *,
+        node_id: int | None = None,
+        stay_here: bool = False,
+    ) -> AsyncGenerator[Any, None]:
+        """Yields the messages of an answer of many messages. `timeout_s` is for the first message.
+
+        Raises:
+            Refusal, NoAnswer: as `ask`, also after some messages.
+        """
+        self._check_not_stopping(target, is_read=True)
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                stub = await self._until_stop(self.stub(target, node_id))
+        except (WrongServer, OSError) as e:
+            raise _not_reached(target, e, is_read=True) from e
+        except _Stopped:
+            raise _not_asked(target, is_read=True) from None
+        asked = _copy_of(request, deadline_s - loop.time())
+        metadata = in_the_name_of(principal) + (((STAY_HERE, "1"),) if stay_here else ())
+        call = getattr(stub, method)(asked, metadata=metadata)
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                message = await call.read()
+            while message is not grpc.aio.EOF:
+                if message is None:  # gRPC gives None for bytes that are no message
+                    raise NoAnswer(f"{target} sent an answer that cannot be decoded", never_sent=False, is_read=True)
+                yield message
+                message = await call.read()
+        except TimeoutError as e:
+            raise NoAnswer(f"{target} did not answer in time", never_sent=False, is_read=True) from e
+        except grpc.aio.AioRpcError as e:
+            raise _refusal_of(target, e) from e
+        finally:
+            call.cancel()
 
     async def _until_stop(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Returns the result of `work`, or raises its error, or raises _Stopped."""
@@ -173,6 +215,25 @@ async def _answer(ask: Any, request: Any, timeout_s: float, metadata: Any) -> An
     return await ask(request, timeout=timeout_s, metadata=metadata)
 
 
+def _copy_of(request: Any, left_s: float) -> Any:
+    """Returns the request with the time that is left for it."""
+    asked = type(request)()
+    asked.CopyFrom(request)
+    asked.context.timeout_ms = max(1, int((left_s - ANSWER_GRACE_S) * 1_000))
+    return asked
+
+
+def _refusal_of(target: str, e: grpc.aio.AioRpcError) -> Refusal | NoAnswer:
+    """Returns what became of a read with many messages. A node of an older release does not have the method."""
+    refusal = Refusal.of(e)
+    if refusal is not None:
+        return refusal
+    if e.code() is grpc.StatusCode.UNIMPLEMENTED:
+        return Refusal("UNSUPPORTED_VERSION", f"{target} is of an older release without this call; nothing was read")
+    text = f"{target} did not answer: {e.code().name}: {e.details()}"
+    return NoAnswer(text, never_sent=was_never_sent(e), is_read=True)
+
+
 def in_the_name_of(principal: str) -> tuple[tuple[str, Any], ...]:
     """Returns the metadata of a call that a node makes for `principal`."""
     return ((PRINCIPAL, principal.encode()),)
@@ -201,6 +262,11 @@ def claimed_principal(context: Any) -> str | None:
         if key == PRINCIPAL:
             return bytes(value).decode("utf-8", "replace")[:PRINCIPAL_CHARS_MAX]
     return None
+
+
+def _not_reached(target: str, e: Exception, is_read: bool) -> NoAnswer:
+    why = str(e) or "no connection in time"
+    return NoAnswer(f"{target} cannot be reached: {why}", never_sent=True, is_read=is_read)
 
 
 def _not_asked(target: str, is_read: bool) -> NoAnswer:

@@ -148,11 +148,20 @@ class Past:
         base = self.shown(Wanted(offset=since), committed_end)
         if not base.is_base:
             base = self.shown(Wanted(offset=base.image.offset), committed_end)
+        yield from (each for each in self.changes_from(base, committed_end) if each is not None)
+
+    def changes_from(self, base: Shown, committed_end: Offset) -> Iterator[Change | None]:
+        """Replay the batches from an image on, as `changes`; None stands for a step without a batch. `base.is_base` holds.
+
+        Raises:
+            HistoryDamaged, ReplayStopped: as `changes`.
+        """
+        assert base.is_base, "a transaction is replayed from its beginning"
         try:
             files = LogFiles(self._metadata)
-            found = finished(_search(files, base, Wanted(offset=committed_end), committed_end))
+            found = yield from _search(files, base, Wanted(offset=committed_end), committed_end)
             if found is None:
-                raise HistoryDamaged(f"no history leads from {since} to {committed_end}; begin at another offset")
+                raise HistoryDamaged(f"no history leads from {base.end} to {committed_end}; begin at another offset")
             if found.start is None or found.end <= base.end:
                 return
             replay = Replay(base.image)

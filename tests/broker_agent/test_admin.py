@@ -154,6 +154,21 @@ async def test_a_broker_stops_handing_on_before_it_closes_what_it_hands_on_over(
         assert controllers._admin.forwarder.is_stopping()
 
 
+def place(pattern: str) -> admin_pb2.ReadTreeRequest:
+    return admin_pb2.ReadTreeRequest(place=admin_pb2.TreePlace(pattern=pattern))
+
+
+async def test_a_query_of_the_tree_is_answered_through_a_broker(client: AdminClient, cluster: Cluster) -> None:
+    """By the first controller that has an answer; and its refusal is the answer, too."""
+    cluster.first.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "somebody else leads")
+    cluster.targets.insert(0, "127.0.0.1:1")
+    messages = [message async for message in client.read_tree(place("/topics"))]
+    assert [row.named.path for message in messages for row in message.rows] == ["/topics"]
+    with pytest.raises(AdminError, match="there is no /nothing") as refused:
+        assert not [row async for message in client.read_tree(place("/nothing")) for row in message.rows]
+    assert refused.value.code is ErrorCode.RESOURCE_NOT_FOUND
+
+
 async def test_a_stream_that_breaks_behind_the_broker_breaks_before_it(client: AdminClient, cluster: Cluster) -> None:
     """Its client hears of it, and knows that what was not answered may have happened."""
 

@@ -1690,3 +1690,151 @@ class SubmitResponses(_message.Message):
     RESPONSES_FIELD_NUMBER: _ClassVar[int]
     responses: _containers.RepeatedCompositeFieldContainer[SubmitResponse]
     def __init__(self, responses: _Optional[_Iterable[_Union[SubmitResponse, _Mapping]]] = ...) -> None: ...
+
+class ReadTreeRequest(_message.Message):
+    __slots__ = ("context", "place", "names", "values", "outline", "find", "differences", "history")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    OUTLINE_FIELD_NUMBER: _ClassVar[int]
+    FIND_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    place: TreePlace
+    names: TreeNames
+    values: TreeValues
+    outline: TreeOutline
+    find: TreeFind
+    differences: TreeDifferences
+    history: TreeHistory
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., place: _Optional[_Union[TreePlace, _Mapping]] = ..., names: _Optional[_Union[TreeNames, _Mapping]] = ..., values: _Optional[_Union[TreeValues, _Mapping]] = ..., outline: _Optional[_Union[TreeOutline, _Mapping]] = ..., find: _Optional[_Union[TreeFind, _Mapping]] = ..., differences: _Optional[_Union[TreeDifferences, _Mapping]] = ..., history: _Optional[_Union[TreeHistory, _Mapping]] = ...) -> None: ...
+
+class TreePlace(_message.Message):
+    __slots__ = ("pattern",)
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    def __init__(self, pattern: _Optional[str] = ...) -> None: ...
+
+class TreeNames(_message.Message):
+    __slots__ = ("patterns", "prefix")
+    PATTERNS_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    patterns: _containers.RepeatedScalarFieldContainer[str]
+    prefix: str
+    def __init__(self, patterns: _Optional[_Iterable[str]] = ..., prefix: _Optional[str] = ...) -> None: ...
+
+class TreeValues(_message.Message):
+    __slots__ = ("patterns",)
+    PATTERNS_FIELD_NUMBER: _ClassVar[int]
+    patterns: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, patterns: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TreeOutline(_message.Message):
+    __slots__ = ("pattern",)
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    def __init__(self, pattern: _Optional[str] = ...) -> None: ...
+
+class TreeFind(_message.Message):
+    __slots__ = ("name", "pattern")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    pattern: str
+    def __init__(self, name: _Optional[str] = ..., pattern: _Optional[str] = ...) -> None: ...
+
+class TreeDifferences(_message.Message):
+    __slots__ = ("path", "before_offset", "before_time_ms")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    before_offset: int
+    before_time_ms: int
+    def __init__(self, path: _Optional[str] = ..., before_offset: _Optional[int] = ..., before_time_ms: _Optional[int] = ...) -> None: ...
+
+class TreeHistory(_message.Message):
+    __slots__ = ("path", "since_offset")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    SINCE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    since_offset: int
+    def __init__(self, path: _Optional[str] = ..., since_offset: _Optional[int] = ...) -> None: ...
+
+class ReadTreeResponse(_message.Message):
+    __slots__ = ("as_of_offset", "rows", "local")
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    as_of_offset: int
+    rows: _containers.RepeatedCompositeFieldContainer[TreeRow]
+    local: LocalView
+    def __init__(self, as_of_offset: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[TreeRow, _Mapping]]] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
+
+class TreeRow(_message.Message):
+    __slots__ = ("named", "value", "outlined", "changed")
+    NAMED_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    OUTLINED_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    named: TreeNamed
+    value: TreeValue
+    outlined: TreeOutlined
+    changed: TreeChanged
+    def __init__(self, named: _Optional[_Union[TreeNamed, _Mapping]] = ..., value: _Optional[_Union[TreeValue, _Mapping]] = ..., outlined: _Optional[_Union[TreeOutlined, _Mapping]] = ..., changed: _Optional[_Union[TreeChanged, _Mapping]] = ...) -> None: ...
+
+class TreeNamed(_message.Message):
+    __slots__ = ("path", "name", "is_branch")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    IS_BRANCH_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    name: str
+    is_branch: bool
+    def __init__(self, path: _Optional[str] = ..., name: _Optional[str] = ..., is_branch: bool = ...) -> None: ...
+
+class TreeValue(_message.Message):
+    __slots__ = ("path", "value_json", "is_only")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    VALUE_JSON_FIELD_NUMBER: _ClassVar[int]
+    IS_ONLY_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    value_json: str
+    is_only: bool
+    def __init__(self, path: _Optional[str] = ..., value_json: _Optional[str] = ..., is_only: bool = ...) -> None: ...
+
+class TreeOutlined(_message.Message):
+    __slots__ = ("path", "name", "depth")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    name: str
+    depth: int
+    def __init__(self, path: _Optional[str] = ..., name: _Optional[str] = ..., depth: _Optional[int] = ...) -> None: ...
+
+class TreeChanged(_message.Message):
+    __slots__ = ("path", "change", "before_json", "after_json", "offset", "timestamp_ms")
+    class Change(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        CHANGED: _ClassVar[TreeChanged.Change]
+        ADDED: _ClassVar[TreeChanged.Change]
+        REMOVED: _ClassVar[TreeChanged.Change]
+    CHANGED: TreeChanged.Change
+    ADDED: TreeChanged.Change
+    REMOVED: TreeChanged.Change
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_JSON_FIELD_NUMBER: _ClassVar[int]
+    AFTER_JSON_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    change: TreeChanged.Change
+    before_json: str
+    after_json: str
+    offset: int
+    timestamp_ms: int
+    def __init__(self, path: _Optional[str] = ..., change: _Optional[_Union[TreeChanged.Change, str]] = ..., before_json: _Optional[str] = ..., after_json: _Optional[str] = ..., offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...

@@ -265,6 +265,11 @@ class AdminServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.SubmitRequests.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.SubmitResponses.FromString,
                 _registered_method=True)
+        self.ReadTree = channel.unary_stream(
+                '/quorum_rpc.v1.AdminService/ReadTree',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ReadTreeRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.ReadTreeResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -644,6 +649,21 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadTree(self, request, context):
+        """Answers one query of the metadata as a tree of names and values (`quorumctl shell`; docs/time-travel.md shows the
+        places). The first message of the answer has no rows: it comes when the images of the query are there. The rows
+        follow as fast as the client takes them; a client that takes none for a minute is refused with
+        THROTTLING_QUOTA_EXCEEDED. An answer that ends with OK is complete. Secrets are redacted. Errors:
+        RESOURCE_NOT_FOUND (the image does not have the path), INVALID_REQUEST (a pattern fits several paths and one is
+        needed, or the answer is longer than 100,000 rows or 10,000 values), OFFSET_OUT_OF_RANGE,
+        THROTTLING_QUOTA_EXCEEDED (this controller answers as many queries as it may), STORAGE_ERROR (a file that a
+        history needs is damaged or went away; rows that came are true), RECORD_BATCH_TOO_LARGE (one row is larger than a
+        message).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -851,6 +871,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Submit,
                     request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.SubmitRequests.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.SubmitResponses.SerializeToString,
+            ),
+            'ReadTree': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadTree,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.ReadTreeRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.ReadTreeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1986,6 +2011,33 @@ class AdminService(object):
             '/quorum_rpc.v1.AdminService/Submit',
             quorum__rpc_dot_v1_dot_admin__pb2.SubmitRequests.SerializeToString,
             quorum__rpc_dot_v1_dot_admin__pb2.SubmitResponses.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadTree(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/ReadTree',
+            quorum__rpc_dot_v1_dot_admin__pb2.ReadTreeRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.ReadTreeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -61,6 +61,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LISTENER_NOT_FOUND: _ClassVar[ErrorCode]
     LEADER_NOT_AVAILABLE: _ClassVar[ErrorCode]
     STORAGE_ERROR: _ClassVar[ErrorCode]
+    RESOURCE_NOT_FOUND: _ClassVar[ErrorCode]
     NOT_ENOUGH_REPLICAS: _ClassVar[ErrorCode]
     NOT_ENOUGH_REPLICAS_AFTER_APPEND: _ClassVar[ErrorCode]
     FETCH_SESSION_ID_NOT_FOUND: _ClassVar[ErrorCode]
@@ -123,6 +124,7 @@ FEATURE_UPDATE_FAILED: ErrorCode
 LISTENER_NOT_FOUND: ErrorCode
 LEADER_NOT_AVAILABLE: ErrorCode
 STORAGE_ERROR: ErrorCode
+RESOURCE_NOT_FOUND: ErrorCode
 NOT_ENOUGH_REPLICAS: ErrorCode
 NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode
 FETCH_SESSION_ID_NOT_FOUND: ErrorCode

@@ -68,17 +68,21 @@ class PastImages:
             Refused: OFFSET_OUT_OF_RANGE, NOT_READY, THROTTLING_QUOTA_EXCEEDED or STORAGE_ERROR, as RequestContext of the wire
                 describes them.
         """
+        return (await self.shown(wanted, committed_end, timeout_ms)).image
+
+    async def shown(self, wanted: Wanted, committed_end: Offset, timeout_ms: int | None = None) -> Shown:
+        """Returns the same image with its place in the log. Without a timeout the caller waits as long as the build takes."""
         if wanted.offset is not None and wanted.offset > committed_end:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, str(OutOfReach.above(wanted, committed_end)))
         self._forget_later()
         kept = self._kept.find(wanted, committed_end)
         if kept is not None:
-            return kept.image
+            return kept
         key = (wanted, 0 if wanted.time_ms is None else committed_end)
         build = self._builds.get(key) or self._begin(key, committed_end)
         try:
-            async with asyncio.timeout(timeout_ms / 1_000):
-                shown = await asyncio.shield(build)
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1_000):
+                return await asyncio.shield(build)
         except TimeoutError as e:
             text = (
                 f"the image at {wanted} is still being made; nothing was read. Ask again in a moment: the work goes on"
@@ -88,7 +92,6 @@ class PastImages:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, str(e)) from e
         except (HistoryDamaged, ReplayStopped, OSError) as e:
             raise Refused(ErrorCode.STORAGE_ERROR, f"the image at {wanted} cannot be made here: {e}") from e
-        return shown.image
 
     async def stop(self) -> None:
         """Ends all builds, and waits for the thread. Waiting readers are refused."""
@@ -126,7 +129,7 @@ class PastImages:
                 raise HistoryDamaged(STOPS)
             loop, known = asyncio.get_running_loop(), self._kept.all()
             shown = await loop.run_in_executor(self._thread, self._work, wanted, committed_end, known)
-            self._release(self._kept.keep(shown))
+            self.release(self._kept.keep(shown))
             self._forget_later()
             return shown
 
@@ -154,9 +157,9 @@ class PastImages:
         self._forgetting = asyncio.get_running_loop().call_later(KEPT_FOR_S, self._forget)
 
     def _forget(self) -> None:
-        self._release(self._kept.forget())
+        self.release(self._kept.forget())
 
-    def _release(self, gone: list[MetadataImage]) -> None:
+    def release(self, gone: list[MetadataImage]) -> None:
         """Lets go of images slice by slice: Python would free a large image in one long moment."""
         for image in gone:
             self._leftovers.keep(image, EMPTY_IMAGE)

@@ -54,7 +54,7 @@ def test_a_place_is_one_node(image: MetadataImage) -> None:
         (Names(("/topics", "/nothing")), "there is no /nothing at offset 20", True),
         (Values(("/topics/topic-1/nothing",)), "there is no /topics/topic-1/nothing", True),
         (Values(("/topics/topic-1/partitions/" + "9" * 5_000,)), "there is no /topics", True),
-        (Values(("/brokers/" + "9" * 5_000,)), "there is no /brokers", True),
+        (Values(("/brokers/" + "9" * 5_000,)), r"there is no /brokers/9{191}\.\.\. at offset", True),
     ],
 )
 def test_a_path_that_does_not_serve_is_refused_before_the_first_row(

@@ -4,12 +4,13 @@ What waits for time is given time, in growing steps. So an answer is always ther
 the same calls give the same answers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.tree.queries import BatchChange, History, Row
 from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.messages import (
@@ -39,6 +40,7 @@ from quorum.runtime.protocol.requests import (
 )
 from quorum.runtime.protocol.restarts import RestartAdvice, restart_advice
 from quorum.runtime.protocol.tallies import Tallies
+from quorum.runtime.protocol.tree_question import TreeQuestion
 from quorum.runtime.protocol.world import (
     Answer,
     BrokerFetch,
@@ -54,9 +56,10 @@ from quorum.runtime.protocol.world import (
 )
 from quorum.runtime.status import node_status
 from quorum.runtime.watched_log import NodeWatchedLog
-from snapshots.history.past import Past
+from snapshots.history.past import Past, finished
 from snapshots.history.wanted import OutOfReach, Wanted
 from snapshots.store import PositionOutOfRange, SnapshotInfo, SnapshotNotFound
+from tests.quorum.runtime.image.inline_tree import InlineTree
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 
 T = TypeVar("T")
@@ -198,6 +201,14 @@ class LoneController:
             return Past(self.lone.disk.subdirectory("@metadata")).shown(wanted, committed_end).image
         except OutOfReach as e:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, str(e)) from e
+
+    def read_tree(self, asked: TreeQuestion, encode: Callable[[Row], tuple[T, int]]) -> InlineTree[T]:
+        def changes(history: History, end: Offset) -> Iterable[BatchChange]:
+            past = Past(self.lone.disk.subdirectory("@metadata"))
+            since = finished(past.reach(end)).lowest if history.since is None else history.since
+            return past.changes(since, end)
+
+        return InlineTree(asked, encode, changes)
 
     async def skip_batch(self, request: SkipRequest, timeout_ms: int) -> BatchSkipped:
         answer = self.ask(lambda reply_to: SkipWanted(request, reply_to, self.lone.now_ms + timeout_ms))

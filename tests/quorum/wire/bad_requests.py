@@ -1,4 +1,4 @@
-"""The words in which `test_refusals` says what is wrong with a request, and the rows that methods share."""
+"""The words in which `test_refusals` says what is wrong with a request, the rows that methods share, and the rows of watches."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -91,3 +91,14 @@ PAGES: Final = (
     of_operators("page_size", -1, E.INVALID_REQUEST),
     of_operators("page_token", b"\xff", E.INVALID_REQUEST),
 )
+WATCHES: Final = {
+    "Watch": (
+        of_operators("cluster_id", "another", E.INCONSISTENT_CLUSTER_ID),
+        of_operators("bookmark_interval_ms", 99, E.INVALID_REQUEST),
+        of_operators("position.chain", HALF, E.INVALID_REQUEST),
+        of_operators("position.epoch", -1, E.INVALID_REQUEST),
+        of_operators("from_now", True, E.INVALID_REQUEST),
+        of_operators("filter.topics", ["x" * 700_000], E.INVALID_REQUEST),
+        of_operators("filter.brokers", [1] * 101, E.INVALID_REQUEST),
+    ),
+}

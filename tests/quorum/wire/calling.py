@@ -62,7 +62,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 def _handler(servicer: Any, method: str) -> Any:
     if isinstance(servicer, TableService):
-        streams = {"Submit": "submit", "KeepAlive": "keep_alive"}
+        streams = {"Submit": "submit", "KeepAlive": "keep_alive", "ReadTree": "read_tree"}
         return getattr(servicer, streams[method]) if method in streams else partial(servicer.answer, method)
     if isinstance(servicer, WatchService):
         return servicer.watch
@@ -83,6 +83,9 @@ def call(servicer: Any, method: str, request: Any) -> Any:
         try:
             if method == "Watch":
                 return await _first_message(servicer, request, context)
+            if method == "ReadTree":
+                await handler(request, context)
+                return context.written[0]
             return await handler(request, context)
         except grpc.aio.AioRpcError as e:
             refusal = Refusal.of(e)

@@ -9,6 +9,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
 from metadata_log.format.records import Endpoint, Voter, Voters
 from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.tree.queries import Row
 from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.decision import ControllerError
 from quorum.controller.protocol.request_outcomes import RequestIdentity
@@ -56,10 +57,12 @@ from quorum.runtime.protocol.requests import (
 )
 from quorum.runtime.protocol.restarts import RestartAdvice, restart_advice
 from quorum.runtime.protocol.tallies import Tallies
+from quorum.runtime.protocol.tree_question import TreeQuestion
 from service_kit.process.endpoints import HostPort
 from snapshots.history.wanted import Wanted
 from snapshots.store import SnapshotInfo
 from tests.quorum.controller.cluster import Cluster
+from tests.quorum.runtime.image.inline_tree import InlineTree
 from tests.watches.fake_log import FakeLog
 from watches.core.watched_log import WatchedLog
 
@@ -202,6 +205,11 @@ class FakeNode:
         if not past or (wanted.offset or 0) > committed_end:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{wanted} cannot be shown; nothing was read")
         return past[-1]
+
+    def read_tree(self, asked: TreeQuestion, encode: Callable[[Row], tuple[T, int]]) -> InlineTree[T]:
+        """A history has no batches here."""
+        self._maybe_refuse()
+        return InlineTree(asked, encode, lambda history, end: ())
 
     async def skip_batch(self, request: SkipRequest, timeout_ms: int) -> BatchSkipped:
         self._maybe_refuse()

@@ -251,6 +251,7 @@ def _quorum() -> dict[str, Any]:
             context=CONTEXT, offset=1, epoch=1, chain=bytes(32), validate_only=True
         ),
         "ListSnapshots": admin_pb2.ListSnapshotsRequest(context=CONTEXT),
+        "ReadTree": admin_pb2.ReadTreeRequest(context=CONTEXT, values=admin_pb2.TreeValues(patterns=["/topics/*/id"])),
         "Submit": admin_pb2.SubmitRequests(requests=[admin_pb2.SubmitRequest(id=1, create_topics=_creation())]),
     }
 

@@ -25,6 +25,7 @@ NEED_A_STATE: Final = {
     "EntityService.Transact": {"INVALID_ENTITY"},
     "EntityService.AlterKinds": {"POLICY_VIOLATION"},
     "EntityService.OpenSession": {"POLICY_VIOLATION"},
+    "AdminService.ReadTree": {"THROTTLING_QUOTA_EXCEEDED", "STORAGE_ERROR", "RECORD_BATCH_TOO_LARGE"},
     "AdminService.UpdateFeatures": {"FEATURE_UPDATE_FAILED"},
     "AdminService.CreateAcls": {"POLICY_VIOLATION"},
     "AdminService.DeleteAcls": {"POLICY_VIOLATION"},

@@ -46,7 +46,7 @@ def test_every_read_is_paged_in_one_way() -> None:
     found = {}
     for service in SERVICES:
         for method in service.methods:
-            if API[service.name][method.name] is Kind.READ and method.name not in SMALL:
+            if API[service.name][method.name] is Kind.READ and method.name not in SMALL and not method.server_streaming:
                 fields, answered = method.input_type.fields_by_name, method.output_type.fields_by_name
                 is_paged = {"page_size", "page_token"} <= set(fields.keys()) and "next_page_token" in answered
                 assert is_paged, (

@@ -27,6 +27,7 @@ from tests.quorum.wire.bad_requests import (
     LEADERS,
     OTHER_ID,
     PAGES,
+    WATCHES,
     Row,
     bad,
     both,
@@ -38,6 +39,7 @@ from tests.quorum.wire.bad_requests import (
 from tests.quorum.wire.calling import METHODS, call, codes_of
 from tests.quorum.wire.entities.bad_entity_requests import EMBEDDERS
 from tests.quorum.wire.good_requests import good_requests, key, voter
+from tests.quorum.wire.tree.bad_tree_requests import READ_TREE
 
 E = ErrorCode
 LONG: Final = "x" * 70_000
@@ -605,24 +607,13 @@ OPERATORS: Final = {
         of_operators("chain", HALF, E.INVALID_REQUEST),
     ),
     "ListSnapshots": (FOREIGN,),
+    "ReadTree": READ_TREE,
     "Submit": (
         of_operators("requests.0.create_topics.context.cluster_id", "elsewhere", E.INCONSISTENT_CLUSTER_ID),
         of_operators("requests.0.create_topics.context.request_id", HALF, E.INVALID_REQUEST),
         of_operators("requests.0.create_topics.topics.0.name", "a/b", E.INVALID_TOPIC_EXCEPTION),
         Row("no call", busy, lambda asked: asked.requests[0].ClearField("create_topics"), E.UNSUPPORTED_VERSION),
         Row("asked of a follower", follower, nothing, E.NOT_CONTROLLER),
-    ),
-}
-
-WATCHES: Final = {
-    "Watch": (
-        of_operators("cluster_id", "another", E.INCONSISTENT_CLUSTER_ID),
-        of_operators("bookmark_interval_ms", 99, E.INVALID_REQUEST),
-        of_operators("position.chain", HALF, E.INVALID_REQUEST),
-        of_operators("position.epoch", -1, E.INVALID_REQUEST),
-        of_operators("from_now", True, E.INVALID_REQUEST),
-        of_operators("filter.topics", [LONG * 10], E.INVALID_REQUEST),
-        of_operators("filter.brokers", [1] * 101, E.INVALID_REQUEST),
     ),
 }
 

@@ -11,7 +11,7 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, voter_pb2
 
 from broker_agent.client import CallFailed, ControllerClient, SnapshotUnavailable
 from broker_agent.session.lifecycle import FetchFailed, Input, RegisterFailed
-from clients.submit_stream import SubmitStream
+from clients.streams.submit_stream import SubmitStream
 from metadata_log.format.errors import ErrorCode
 from metaquorum import AdminClient, MayHaveHappened, Unanswered
 from quorum.core.protocol.inputs import Failure
