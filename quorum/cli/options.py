@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from functools import update_wrapper
 from pathlib import Path
@@ -208,32 +209,20 @@ def ask_entities(options: Options, work: Callable[[EntityClient], Awaitable[T]])
 
 def _ask(options: Options, client_type: Any, work: Callable[[Any], Awaitable[T]], waits: bool) -> T:
     from metaquorum import AdminError
-    from service_kit.rpc.dial import Dialer
     from service_kit.security.tls import TlsUnusable
 
-    endpoints, tls = options.endpoints, tls_files(options)
     timeout_s = DEFAULT_TIMEOUT_S if waits else options.request_timeout_s
+    opening = _open(options, client_type, timeout_s)
 
     async def run() -> T:
-        async with (
-            Dialer(tls) as dialer,
-            client_type(
-                endpoints,
-                timeout_s=timeout_s,
-                dial=dialer,
-                local=bool(options.local),
-                at_offset=options.at_offset,
-                at_time_ms=options.at_time_ms,
-            ) as client,
-        ):
-            client.on_delay = _tell_delay if sys.stderr.isatty() else None
+        async with opening as client:
             if options.timeout_s is not None and not waits:
                 client.lists_until_s = asyncio.get_running_loop().time() + options.timeout_s
             result = await work(client)
             if client.past_offset is not None:
                 click.echo(f"quorumctl: this is the state at offset {client.past_offset}", err=True)
             if client.local_view is not None:
-                click.echo(f"quorumctl: {_whose(client.local_view)}", err=True)
+                click.echo(f"quorumctl: {whose(client.local_view)}", err=True)
             return result
 
     try:
@@ -248,12 +237,44 @@ def _ask(options: Options, client_type: Any, work: Callable[[Any], Awaitable[T]]
         raise CliError(str(e), EXIT_USAGE) from e
 
 
+def open_client(options: Options) -> AbstractAsyncContextManager[AdminClient]:
+    """Returns a client for many questions, whose connections are closed at the end of the block. Raises CliError."""
+    from metaquorum import AdminClient
+
+    return _open(options, AdminClient, options.request_timeout_s)
+
+
+def _open(options: Options, client_type: Any, timeout_s: float) -> AbstractAsyncContextManager[Any]:
+    from service_kit.rpc.dial import Dialer
+
+    endpoints, tls = options.endpoints, tls_files(options)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Any]:
+        async with (
+            Dialer(tls) as dialer,
+            client_type(
+                endpoints,
+                timeout_s=timeout_s,
+                dial=dialer,
+                local=bool(options.local),
+                at_offset=options.at_offset,
+                at_time_ms=options.at_time_ms,
+            ) as client,
+        ):
+            client.on_delay = _tell_delay if sys.stderr.isatty() else None
+            yield client
+
+    return opened()
+
+
 def _tell_delay(last: AdminError, left_s: float) -> None:
     """Shows on a terminal that the command waits, instead of ten silent seconds. Scripts get the error at the end only."""
     click.echo(f"quorumctl: not done yet: {last.message}; the command tries for {left_s:.0f} s more", err=True)
 
 
-def _whose(view: admin_pb2.LocalView) -> str:
+def whose(view: admin_pb2.LocalView) -> str:
+    """Tells from which node an answer came, and how old it may be."""
     heard = (
         f"it heard its leader {view.leader_heard_age_ms} ms ago"
         if view.HasField("leader_heard_age_ms")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from inspect import signature
 from typing import Any, Final, NamedTuple, TypeVar
 
-from metadata_log.format.ids import Offset
+from metadata_log.format.ids import OFFSET_MAX, Offset
 from metadata_log.tree.paths import name_of, path_text, words_of
 from metadata_log.tree.queries import (
     OUTLINE_DEPTH,
@@ -171,7 +171,7 @@ class Shell:
     def do_history(self, path: str, since: str | None = None) -> Shown:
         if since is not None and not since.isdecimal():
             raise Refusal(f"usage: {HELP['history'][0]}; {since!r} is no offset", EXIT_USAGE)
-        query = History(self._pattern(path), None if since is None else int(since))
+        query = History(self._pattern(path), None if since is None else _offset(since))
         rows = _of(Changed, self._source.ask(query).rows)
         shown = ({"offset": row.offset, "timestamp_ms": row.timestamp_ms, **_row(row)} for row in rows)
         return Shown(shown, lambda row: f"{row['offset']}  {time_text(row['timestamp_ms'])}  {_line(row)}")
@@ -197,11 +197,16 @@ class Shell:
         if position == "end":
             return None
         if position.isdecimal():
-            return Wanted(offset=int(position))
+            return Wanted(offset=_offset(position))
         try:
             return Wanted(time_ms=time_ms(position, self._now_ms()))
         except ValueError as e:
             raise Refusal(f"{e}; or an offset, or `end`", EXIT_USAGE) from e
+
+
+def _offset(text: str) -> Offset:
+    """Returns the offset. One above all offsets that a log can have becomes the highest."""
+    return int(text) if len(text) < len(str(OFFSET_MAX)) else OFFSET_MAX
 
 
 def _nothing() -> Shown:
