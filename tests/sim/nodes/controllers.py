@@ -290,7 +290,9 @@ class SimController:
         While it is up, in a sealed segment, below what is committed.
         """
         rotten = rot.break_inside if sector else rot.flip_inside
-        has_rotted: bool = rotten(self.metadata, rng, sealed_below=self.cluster.laws.history.end if self.is_up else None)
+        has_rotted: bool = rotten(
+            self.metadata, rng, sealed_below=self.cluster.laws.history.end if self.is_up else None
+        )
         self._has_rotted |= has_rotted
         return has_rotted
 
@@ -580,7 +582,8 @@ class SimController:
     def stop_node(self, reason: str) -> None:
         is_bad = self.disk_is_bad or self._excused_boot == self.boot
         is_bad = is_bad or "had been durable" in reason  # a truncation inside damage, of which nothing can be kept
-        is_bad = is_bad or (self._has_rotted and "met this damage" in reason)  # a truncation reads what has rotted since
+        # A truncation may read what has rotted since the start.
+        is_bad = is_bad or (self._has_rotted and "met this damage" in reason)
         hold(is_bad, "R16 FailStop", f"{self.name} stopped itself on a healthy disk: {reason}")
         self.cluster.coverage["stopped itself"] += 1
         self._stop_reason = reason
