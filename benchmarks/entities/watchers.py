@@ -177,6 +177,7 @@ async def run() -> None:
     watchers.close()
     report = watchers.report(window["first"], window["sent"], window["answered"])
     tell(report._asdict())
+    await reader.read()  # the parent asks for the CPU time of all load processes when the slowest has seen everything
 
 
 if __name__ == "__main__":
