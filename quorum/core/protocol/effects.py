@@ -11,20 +11,13 @@ Example: voter 1 grants its vote to voter 2 in epoch 5. The list is [SaveElectio
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from metadata_log.format.batch import Batch
-from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.format.election_state import ElectionState as ElectionState
+from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from metadata_log.format.records import LeaderChange, Voters
 from quorum.core.protocol.messages import FetchResponse, FetchSnapshotResponse, QuorumChangeRequest, Request, Response
-
-
-class ElectionState(NamedTuple):
-    """The durable part of an election: epoch, vote in this epoch, leader of this epoch. One atomic file."""
-
-    epoch: Epoch
-    voted_for: ReplicaKey | None
-    leader_id: NodeId | None
 
 
 @dataclass(frozen=True, slots=True)
