@@ -231,6 +231,7 @@ class BatchHead(NamedTuple):
 
     base_offset: Offset
     end_offset: Offset
+    epoch: Epoch
     is_control: bool
     last_timestamp_ms: int
     length: int
@@ -244,8 +245,9 @@ def head_of(data: bytes, position: int = 0) -> BatchHead:
     Raises:
         LogFormatError: the bytes are not a header of this format.
     """
-    _, flags, _, length, _, _, base_offset, count, _, _, last_ms, chain = _header(data, position)
-    return BatchHead(base_offset, base_offset + count, bool(flags & CONTROL_FLAG), last_ms, length, chain)
+    _, flags, _, length, _, epoch, base_offset, count, epoch_above, _, last_ms, chain = _header(data, position)
+    epoch |= epoch_above << 32
+    return BatchHead(base_offset, base_offset + count, epoch, bool(flags & CONTROL_FLAG), last_ms, length, chain)
 
 
 def decode(data: bytes, position: int = 0) -> Batch:

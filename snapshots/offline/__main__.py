@@ -114,6 +114,13 @@ def audit(
 )
 @click.option("--at-mark", type=click.Choice(["last"]), help="Compact to the last snapshot mark (the default).")
 @click.option("--offset", type=click.IntRange(1), help="Compact to this end offset instead, the end of a batch.")
+@click.option(
+    "--beside",
+    multiple=True,
+    metavar="DIRECTORY",
+    help="Another controller's directory, to prove what is committed. Can be given several times.",
+)
+@click.option("--uncommitted", is_flag=True, help="Read also what is durable here and perhaps not committed.")
 @_spark_options
 @_common
 def compact(
@@ -121,6 +128,8 @@ def compact(
     out_dir: str,
     at_mark: str | None,
     offset: int | None,
+    beside: tuple[str, ...],
+    uncommitted: bool,
     master: str | None,
     shuffle_partitions: int,
     output: str,
@@ -138,7 +147,7 @@ def compact(
 
         step("folding the log")
         try:
-            result = run_compaction(spark, directory, offset, out_dir)
+            result = run_compaction(spark, directory, offset, out_dir, beside=beside, uncommitted=uncommitted)
         except CannotCompact as e:
             raise Failed(str(e)) from None
     found = {

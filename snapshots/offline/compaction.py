@@ -10,7 +10,7 @@ does.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -21,8 +21,9 @@ from metadata_log.format.codec import decode_records
 from metadata_log.format.ids import Offset, OffsetAndEpoch
 from metadata_log.format.records import KRaftVersion, MetadataRecord, Voters
 from snapshots.format import BOOTSTRAP_END, SnapshotMeta, snapshot_name
+from snapshots.offline.committed import Committed, committed_end
 from snapshots.offline.fold import fold_records, read_entities
-from snapshots.offline.inputs import NodeLog, find_log
+from snapshots.offline.inputs import NodeLog, find_log, find_logs
 from snapshots.offline.schema import Column, arrow_schema, spark_schema
 from snapshots.offline.survey import NO_PUNCTUATION, Punctuation, read_punctuation, read_table
 from snapshots.reader import read_meta, read_snapshot
@@ -62,26 +63,38 @@ class _Place(NamedTuple):
     chain: bytes
 
 
-def compact(spark: "SparkSession", source_dir: str, end_offset: Offset | None, out_dir: str) -> Compacted:
+def compact(
+    spark: "SparkSession",
+    source_dir: str,
+    end_offset: Offset | None,
+    out_dir: str,
+    *,
+    beside: Sequence[str] = (),
+    uncommitted: bool = False,
+) -> Compacted:
     """Fold the log in `source_dir` up to `end_offset` (None: the last snapshot mark) into a checkpoint in `out_dir`.
 
-    One task writes `out_dir`, and the driver verifies the file. In a cluster of machines `out_dir` must be a shared
-    volume.
+    The log is read as far as its files, and those of the other controllers in `beside`, prove that it is committed;
+    with `uncommitted` as far as it is durable. One task writes `out_dir`, and the driver verifies the file. In a cluster of
+    machines `out_dir` must be a shared volume.
 
     Raises:
-        CannotCompact: the offset or mark does not exist, the log is damaged below it, it lies between a skipped batch and
-            the record of the skip, or a log that starts above 0 has no snapshot.
+        CannotCompact: the offset or mark does not exist, or may not be committed, the log is damaged below it, it lies
+            between a skipped batch and the record of the skip, or a log that starts above 0 has no snapshot.
         LogFormatError: the directory has no log, or its snapshot is damaged.
     """
     log = find_log(source_dir)
     if Path(out_dir).resolve() == Path(log.path).resolve():
         raise CannotCompact("the output directory is the log's own directory; choose another one")
     found = read_punctuation(spark, [log.path], "flushed").get(log.node, NO_PUNCTUATION)
-    wanted = end_offset if end_offset is not None else _last_mark(found, log)
+    committed = None if uncommitted else committed_end(find_logs([source_dir, *beside]))
+    wanted = end_offset if end_offset is not None else _last_mark(found, log, committed)
     if log.durable_end is not None and wanted > log.durable_end:
         raise CannotCompact(
             f"offset {wanted} is above the durable end of the log; choose an offset up to {log.durable_end}"
         )
+    if committed is not None and wanted > committed.end:
+        raise CannotCompact(f"offset {wanted} {_unproven(committed)}")
     _refuse_before_skip(found, wanted)
     base = _base(log, wanted)
     place = _judge(spark, log, wanted)
@@ -102,11 +115,23 @@ def compact(spark: "SparkSession", source_dir: str, end_offset: Offset | None, o
     return _write(log, fold_records(entities, every_topic), meta, out_dir)
 
 
-def _last_mark(found: Punctuation, log: NodeLog) -> Offset:
+def _last_mark(found: Punctuation, log: NodeLog, committed: Committed | None) -> Offset:
     marks = [mark for mark in found.marks() if log.durable_end is None or mark <= log.durable_end]
     if not marks:
         raise CannotCompact(f"{log.path}: the log has no snapshot mark; give the offset with --offset")
-    return marks[-1]
+    proven = [mark for mark in marks if committed is None or mark <= committed.end]
+    if not proven:
+        assert committed is not None
+        raise CannotCompact(f"{log.path}: each snapshot mark, the first one at {marks[0]}, {_unproven(committed)}")
+    return proven[-1]
+
+
+def _unproven(committed: Committed) -> str:
+    """Return the rest of a sentence about an offset above the proven end."""
+    return (
+        f"may not be committed: the files prove it up to {committed.end} only ({committed.proof}); name the directories of "
+        "other controllers with --beside, or accept the risk with --uncommitted"
+    )
 
 
 def _refuse_before_skip(found: Punctuation, wanted: Offset) -> None:

@@ -12,7 +12,7 @@ from snapshots.offline.audit.findings import Severity
 from snapshots.offline.audit.run import audit
 from snapshots.offline.compaction import CannotCompact, compact
 from snapshots.offline.dump import record_lines
-from tests.snapshots.nodes import Node, flip, segments
+from tests.snapshots.nodes import Node, copies, flip, segments
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,16 +82,33 @@ def test_a_clearing_below_the_snapshot_clears_nothing_above_it(spark: "SparkSess
 def test_any_batch_boundary_will_do_and_a_place_inside_one_will_not(spark: "SparkSession", tmp_path: Path) -> None:
     node = Node(tmp_path / "node", 3).live(10)
     image = node.image
-    result = compact(spark, str(node.path), node.journal.shape.end, str(tmp_path / "out"))
+    result = compact(spark, str(node.path), node.journal.shape.end, str(tmp_path / "out"), uncommitted=True)
     assert (result.digest, result.record_count) == (image.digest_bytes, image.record_count)
     assert result.same_as_source is None
     inside = next(b for b in node.journal.read(0, 1 << 20) if b.record_count > 1).base_offset + 1
     with pytest.raises(CannotCompact, match="not the end of a batch"):
-        compact(spark, str(node.path), inside, str(tmp_path / "out"))
+        compact(spark, str(node.path), inside, str(tmp_path / "out"), uncommitted=True)
     with pytest.raises(CannotCompact, match="durable"):
         compact(spark, str(node.path), node.journal.shape.end + 1, str(tmp_path / "out"))
     with pytest.raises(CannotCompact, match=r"choose another one\. Nothing was written"):
         compact(spark, str(node.path), None, str(node.path / "@metadata"))
+
+
+def test_what_may_not_be_committed_is_not_compacted(spark: "SparkSession", tmp_path: Path) -> None:
+    """A controller's log alone proves what its snapshots do. With the log of another voter, two of three hold the records."""
+    node = Node(tmp_path / "node", 7).live(10)
+    end = node.journal.shape.end
+    first, second, _ = copies(node, tmp_path)
+    told = rf"offset {end} may not be committed: .* up to {node.marks[-1].offset} only \(controller 1 has written .*--uncommitted"
+    with pytest.raises(CannotCompact, match=told):
+        compact(spark, str(first), end, str(tmp_path / "out"))
+    proven = compact(spark, str(first), end, str(tmp_path / "out"), beside=[str(second)])
+    assert proven.digest == node.image.digest_bytes
+    for checkpoint in (first / "@metadata").glob("*.checkpoint"):
+        if not checkpoint.name.startswith("0" * 20):
+            checkpoint.unlink()
+    with pytest.raises(CannotCompact, match=r"each snapshot mark, the first one at \d+, may not be committed"):
+        compact(spark, str(first), None, str(tmp_path / "out"))
 
 
 def test_damage_is_refused_with_its_place(spark: "SparkSession", tmp_path: Path) -> None:

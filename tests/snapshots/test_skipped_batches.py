@@ -66,6 +66,6 @@ def test_an_offset_between_a_batch_and_its_skip_is_refused(spark: "SparkSession"
     for offset in (behind, at):
         told = f"offset {offset} lies between .* offset {misfit}, .* choose an offset up to {misfit}, or above {at}"
         with pytest.raises(CannotCompact, match=told):
-            compact(spark, str(node.path), offset, str(tmp_path / "out"))
+            compact(spark, str(node.path), offset, str(tmp_path / "out"), uncommitted=True)
     for offset in (misfit, at + 1):
-        assert compact(spark, str(node.path), offset, str(tmp_path / "out")).end.offset == offset
+        assert compact(spark, str(node.path), offset, str(tmp_path / "out"), uncommitted=True).end.offset == offset
