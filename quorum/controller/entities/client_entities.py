@@ -13,7 +13,7 @@ from typing import assert_never
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.entities.kinds import alter_kinds
 from quorum.controller.entities.sessions import ClientSessions
-from quorum.controller.entities.transact import Surroundings, opened_sessions, transact
+from quorum.controller.entities.transact import Surroundings, transact
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import Decision
@@ -39,8 +39,7 @@ class ClientEntities:
     def transact(self, image: MetadataImage, command: Transact, view: BrokerView, now_ms: int) -> Decision:
         """Raises ControllerError: see `transact`."""
         done = transact(image, command, Surroundings(self._topics, view, self._config, self._rng))
-        for session in opened_sessions(done):
-            self.sessions.opened(session, now_ms)
+        self.sessions.decided(image, done.records, now_ms)
         return done
 
     def decide(
@@ -49,12 +48,14 @@ class ClientEntities:
         """Raises ControllerError: UNSUPPORTED_VERSION, INVALID_REQUEST, POLICY_VIOLATION; nothing was done."""
         match command:
             case AlterKinds():
-                return alter_kinds(image, command)
+                done = alter_kinds(image, command)
             case OpenSession():
-                return self.sessions.open(image, command, now_ms)
+                done = self.sessions.open(image, command, now_ms)
             case CloseSession():
-                return self.sessions.close(image, command)
+                done = self.sessions.close(image, command)
             case EndExpiredSessions():
-                return self.sessions.end_expired(image, now_ms)
+                done = self.sessions.end_expired(image, now_ms)
             case _:
                 assert_never(command)
+        self.sessions.decided(image, done.records, now_ms)
+        return done

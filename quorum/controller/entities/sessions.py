@@ -18,10 +18,15 @@ the contact.
 
 *A hidden session* belongs to one entity with a TTL. The controller opens and ends it, and its principal is empty. No contact
 reaches it.
+
+*The deadline of a session that has ended* is forgotten at the next decision. For example a program puts an entity with a TTL of
+a day a hundred times a second. Each put ends one hidden session and opens another: without this, the deadlines of 8,640,000
+sessions would wait for their day. A decision may be lost before it is written, so only a session that is gone from the image
+loses its deadline.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from metadata_log.format.errors import ErrorCode
@@ -82,6 +87,12 @@ class ClientSessions:
         self._unloaded: Iterator[ClientSession] | None = None
         """The sessions of the image at the activation that have no deadline yet."""
         self._active_since_ms = 0
+        self._ending: list[Uuid] = []
+        """The sessions whose end was decided lately, and may not be in the image yet."""
+
+    def __len__(self) -> int:
+        """How many sessions have a deadline."""
+        return len(self._deadlines)
 
     def activate(self, image: MetadataImage, now_ms: int) -> None:
         """Gives every session its full timeout (M8)."""
@@ -92,6 +103,7 @@ class ClientSessions:
     def deactivate(self) -> None:
         self._deadlines.clear()
         self._unloaded = None
+        self._ending.clear()
 
     # --- contacts ---
 
@@ -107,9 +119,20 @@ class ClientSessions:
             self._deadlines.set(session_id, deadline_ms)
         return session
 
-    def opened(self, session: ClientSession, now_ms: int) -> None:
-        """Notes that a session is opened."""
-        self._deadlines.set(session.session_id, now_ms + session.timeout_ms)
+    def decided(self, image: MetadataImage, records: Iterable[MetadataRecord], now_ms: int) -> None:
+        """Notes the sessions that a decision on `image` opens and ends."""
+        self._forget_ended(image)
+        for record in records:
+            if isinstance(record, ClientSession):
+                self._deadlines.set(record.session_id, now_ms + record.timeout_ms)
+            elif isinstance(record, EndClientSession):
+                self._ending.append(record.session_id)
+
+    def _forget_ended(self, image: MetadataImage) -> None:
+        ending, self._ending = self._ending, []
+        for session_id in ending:
+            if session_id not in image.client_sessions:
+                self._deadlines.remove(session_id)
 
     def credit(self, stall_ms: int) -> None:
         """Lengthens every session by the time that this process stood still."""
@@ -126,10 +149,6 @@ class ClientSessions:
         """True if a session has expired. Adds a slice of the sessions that a new controller does not know yet."""
         self._load()
         return self._first_expired(image, now_ms) is not None
-
-    def tracks(self, session_id: Uuid) -> bool:
-        """True if the end of the session would be noticed."""
-        return self._unloaded is not None or session_id in self._deadlines
 
     def _load(self) -> None:
         if self._unloaded is None:
@@ -172,7 +191,6 @@ class ClientSessions:
         check_sessions(image, 1)
         assert command.principal != HIDDEN
         record = ClientSession(command.session_id, command.name, command.principal, command.timeout_ms)
-        self.opened(record, now_ms)
         told = SessionOpened(command.name, command.timeout_ms)
         return Decision((record,), OpenSessionReply(timeout_ms=command.timeout_ms), happenings=(told,))
 

@@ -18,7 +18,7 @@ checks it.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from metadata_log.format.batch import BATCH_BYTES_MAX
@@ -114,11 +114,6 @@ def transact(image: MetadataImage, command: Transact, around: Surroundings) -> D
     results = tuple([work.results.get(index, OperationResult()) for index in range(len(command.operations))])
     reply = TransactReply(operations=results, record_count=len(work.records))
     return Decision(tuple(work.records), reply, happenings=tuple(work.happenings))
-
-
-def opened_sessions(decision: Decision) -> Iterable[ClientSession]:
-    """The sessions that a decision opens, for entities with a TTL."""
-    return [record for record in decision.records if isinstance(record, ClientSession)]
 
 
 # --- the form ------------------------------------------------------------------------------------------------------

@@ -196,6 +196,33 @@ def test_an_end_that_was_never_written_is_decided_again() -> None:
     assert len(me.wait(1_100)) == 1
 
 
+def test_a_session_that_has_ended_has_no_deadline_any_more() -> None:
+    """A TTL of a day, written anew all the time: each put ends the session of the put before."""
+    me = Embedder()
+    sessions_of_clients = me.cluster.controller._entities.sessions
+    for _ in range(50):
+        me.put(*LOCK, ttl_ms=86_400_000)
+        assert len(sessions_of_clients) <= 2
+    owner = me.open()
+    me.cluster.run(CloseSession(ALICE, owner.epoch))
+    me.open()
+    assert len(sessions_of_clients) == 2
+    me.wait(9_100)
+    me.delete(*LOCK)
+    me.open(BOB)
+    assert len(sessions_of_clients) == 1
+
+
+def test_an_end_that_was_never_written_leaves_the_deadline() -> None:
+    me = Embedder()
+    owner = me.open()
+    cluster = me.cluster
+    lost = cluster.controller.decide(cluster.image, CloseSession(ALICE, owner.epoch), cluster.now_ms)
+    assert len(lost.records) == 1
+    me.put("a", "b")
+    assert len(me.wait(9_100)) == 1
+
+
 def test_sessions_are_listed_in_pages() -> None:
     me = Embedder()
     for number in range(5):
