@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from random import Random
 
 import pytest
@@ -265,6 +265,28 @@ async def test_a_large_state_comes_in_pieces(log: FakeLog, service: WatchService
     assert all(message.reset == watch_pb2.NO_POSITION for message in client.messages)
     assert all(message.ByteSize() <= (1 << 20) + 100 for message in client.messages)
     assert len(client.state) == 12
+    await client.stop()
+
+
+async def test_a_state_of_few_large_values_leaves_the_event_loop_free(
+    log: FakeLog, service: WatchService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """150 values of 64 KiB: few events, and 10 MiB. One slice is encoded on the event loop, and each other one on the thread."""
+    for number in range(150):
+        log.append(lock(f"{number:03}", bytes(64 << 10)))
+    slices: list[tuple[int, int]] = []
+
+    async def work(size: int, work: Callable[[], list[bytes]]) -> list[bytes]:
+        made = work()
+        slices.append((size, sum(map(len, made))))
+        return made
+
+    monkeypatch.setattr(service._hub, "work", work)
+    client = Client(service, filter=LOCKS)
+    await client.until(log.image.offset)
+    assert len(client.state) == 150
+    assert max(made for _, made in slices) <= 400 << 10
+    assert sum(size <= hub.INLINE_BYTES for size, _ in slices) == 1
     await client.stop()
 
 

@@ -23,6 +23,8 @@ SMALL: Final = 200
 """Maximum number of events of a state that is encoded on the event loop: 4 ms."""
 SLICE: Final = 1_000
 """How many events are encoded in one turn of the thread: 20 ms."""
+SLICE_BYTES: Final = 256 << 10
+"""A slice ends with the event that makes it larger than this."""
 
 
 async def state_messages(
@@ -41,22 +43,31 @@ async def state_messages(
     parts: list[bytes] = []
     while True:
         size = 0 if is_small else INLINE_BYTES + 1
-        new = await hub.work(size, partial(_encoded, steps, SMALL if is_small else SLICE))
-        parts += new
+        new = await hub.work(size, partial(_slice, steps, SMALL if is_small else SLICE))
+        if not new:
+            break
+        new_bytes = sum(map(len, new))
+        is_small = is_small and new_bytes <= SLICE_BYTES
         if all_parts is not None:
             all_parts += new
             all_parts = all_parts if sum(map(len, all_parts)) <= MESSAGE_BYTES_MAX else None
-        if not new:
-            break
-        if sum(map(len, parts)) > MESSAGE_BYTES_MAX:
+        if sum(map(len, parts)) + new_bytes > MESSAGE_BYTES_MAX:
             for message in packed(parts, prefix):
                 yield message
             parts = []
+        parts += new
     if all_parts is not None:
         hub.states.keep(key, all_parts)
     for message in packed(parts, prefix):
         yield message
 
 
-def _encoded(steps: Iterator[Change], count: int) -> list[bytes]:
-    return [event_part(change) for change in islice(steps, count)]
+def _slice(steps: Iterator[Change], count: int) -> list[bytes]:
+    parts: list[bytes] = []
+    size = 0
+    for change in islice(steps, count):
+        parts.append(event_part(change))
+        size += len(parts[-1])
+        if size > SLICE_BYTES:
+            break
+    return parts
