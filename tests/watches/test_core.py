@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata_log.format.records import FIRST_CONTROL_TYPE, RECORD_TYPES, SkippedBatch
+from metadata_log.format.records import FIRST_CONTROL_TYPE, RECORD_TYPES, Entity, FeatureLevel, SkippedBatch
 from metadata_log.image.metadata_image import MetadataImage
 from tests.watches.fake_log import FakeLog
 from tests.watches.histories import KINDS, NAMES, TOPICS, Historian
@@ -17,7 +17,7 @@ from watches.core.filter_index import FilterIndex
 from watches.core.filters import EVERYTHING, OTHER, SESSION, Area, EntityFilter, Filter, Subject, filter_of
 from watches.core.position import Continue, Place, Position, Reset, ResetReason, Verdict, Wait, verdict
 from watches.core.reader_queue import Message, Pushed, ReaderQueue
-from watches.core.state import state_of
+from watches.core.state import size_of, state_of
 
 CHAIN, OTHER_CHAIN = b"c" * 32, b"d" * 32
 AT_40 = Position(2, 40, 5, CHAIN)
@@ -155,6 +155,21 @@ def test_the_state_of_everything_is_the_canonical_records(seed: int) -> None:
     ):
         expected = [each for each in everything if shown.shows(each.subject)]
         assert sorted(map(repr, state_of(image, shown))) == sorted(map(repr, expected))
+
+
+def test_the_size_of_a_state_counts_the_entities_of_its_own_kind_and_prefix() -> None:
+    """Two locks among many jobs are a small state."""
+    log = FakeLog()
+    log.append(FeatureLevel("metadata.version", 3))
+    log.append(*(Entity("job", f"{number:03}", b"", None) for number in range(300)))
+    log.append(Entity("lock", "a/1", b"", None), Entity("lock", "b/1", b"", None))
+    for filters, size in (
+        ([EntityFilter("lock")], 2),
+        ([EntityFilter("lock", "a/")], 1),
+        ([EntityFilter("job", "00"), EntityFilter("lock", "c")], 10),
+        ([EntityFilter()], 302),
+    ):
+        assert size_of(log.image, filter_of(filters)) == size
 
 
 def test_a_queue_joins_what_waits_and_keeps_the_order() -> None:

@@ -10,6 +10,7 @@ millions. An image never changes, so a pause of any length leaves the state true
 
 from collections.abc import Iterable, Iterator
 
+from metadata_log.format.entity_names import prefix_range
 from metadata_log.format.ids import NodeId
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, Config, FeatureLevel, MetadataRecord
 from metadata_log.image.metadata_image import MetadataImage
@@ -37,7 +38,7 @@ def size_of(image: MetadataImage, shown: Filter) -> int:
     """Return roughly how many pieces the state has. O(filter)."""
     size = 0
     for kind, prefix in shown.entities:
-        size += image.entities.count((kind, prefix)) if prefix else len(image.entities)
+        size += image.entities.count(*prefix_range(kind, prefix)) if kind else len(image.entities)
     if shown.all_topics:
         size += image.topic_count + image.partition_count + len(image.configs) + image.label_count
     for name in shown.topics:
