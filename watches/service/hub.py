@@ -192,12 +192,12 @@ class Hub:
             try:
                 await self._catch_up()
             except Refusal as e:
-                return self._end_moving(e)
+                return await self._end_moving(e)
             except (
                 Exception
             ):  # a bug must not leave the watches silent: their clients go elsewhere, and the log says why
                 logger.exception("the watches have failed by an internal error (please report)")
-                return self._end_moving(
+                return await self._end_moving(
                     Refusal("UNKNOWN_SERVER_ERROR", "this node has failed to read on: watch at another node")
                 )
             await self.log.changed()
@@ -210,9 +210,11 @@ class Hub:
                 await self._advance()
             await asyncio.sleep(rest_s(self._pushed))
 
-    def _end_moving(self, refusal: Refusal) -> None:
-        self.end_all(refusal)
-        self._moving = self._at = self._waits_beyond = None
+    async def _end_moving(self, refusal: Refusal) -> None:
+        """Ends all watches. A reader that moves the hub comes to its end before, and cannot set a position that nobody moves."""
+        async with self.lock:
+            self.end_all(refusal)
+            self._moving = self._at = self._waits_beyond = None
 
     def _is_late(self) -> bool:
         self.check()
@@ -268,15 +270,21 @@ class Hub:
         return True
 
     async def _spread(self, wave: Wave, before: Position, tail: Tail) -> None:
-        """Pushes the messages of a wave. A slice of readers has its turn on the event loop before the next slice is woken."""
+        """Pushes the messages of a wave. A slice of readers has its turn on the event loop before the next slice is woken.
+
+        A reader that moves the hub may be cancelled between two slices. The next wave begins at `before` again, so the readers of
+        the first slices have seen more, and read on from the log at their own ends. Example:
+            1. Reader 200 moves the hub from 50 to 52. Readers 1 to 64 have the wave when the client of reader 200 goes away.
+            2. The hub is at 50. The next wave is [50, 55): reader 65 gets it, and reader 1 reads [52, 55) from the log.
+        """
         for shown, messages in wave.messages.items():
             data, events = messages[0]
             message = Message(data + tail.data, events)
-            group = self._groups[shown]
+            group = self._groups.get(shown, set())  # none: the node stops meanwhile
             for reader in [*group]:
                 if reader not in group:
                     continue  # its client has gone meanwhile
-                if len(messages) > 1:
+                if len(messages) > 1 or reader.is_beyond(before):
                     reader.leave(before)
                 elif reader.push(message, before, tail) is Pushed.CUT:
                     self.tallies.cut.add()

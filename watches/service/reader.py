@@ -45,9 +45,14 @@ class Reader:
         self.wake.set()
         return pushed
 
+    def is_beyond(self, position: Position) -> bool:
+        """Return True if the reader has seen or queued something above `position`."""
+        return self.tail is not None and self.tail.position.offset > position.offset
+
     def leave(self, position: Position) -> None:
-        """Let the reader go on from the log, at `position`, when its queue is empty."""
-        self.behind = position
+        """Let the reader go on from the log, at `position` or its own end above, when its queue is empty."""
+        own = self.tail
+        self.behind = own.position if own is not None and self.is_beyond(position) else position
         self.wake.set()
 
     def reset(self, reason: ResetReason) -> None:
