@@ -56,7 +56,8 @@ class Barrier:
                 entered = await place.enter()
                 self._round = await self._session.run(self._complete(view, entered))
         except BaseException:
-            await self._remove()
+            await place.give_up()
+            self._place = None
             raise
         return self._round
 
@@ -84,10 +85,13 @@ class Barrier:
 
         Raises:
             SessionLost: the session has ended.
+            AdminError: the others may still wait for this party: leave again. Its place vanishes with the session, too.
         """
-        began, self._round = self._round, None
+        began = self._round
         assert began is not None, f"this party is not inside of the barrier {self.name}: enter first"
-        await self._remove()
+        if self._place is not None:
+            await self._place.leave()
+        self._place = self._round = None
         async with self._session.client.live(self._kind, f"{self.name}/") as view:
             await self._session.run(view.wait_for(lambda: self._all_left(view, began)))
 
@@ -95,8 +99,3 @@ class Barrier:
         """A view that lags behind the mark does not show all parties yet."""
         places = (each for each in view.values() if is_place(self.name, each.name))
         return view.position.token > began and not any(each.created < began.offset for each in places)
-
-    async def _remove(self) -> None:
-        place, self._place = self._place, None
-        if place is not None:
-            await place.leave()

@@ -14,7 +14,6 @@ leader's token is greater than those of all leaders before. A leader that was de
     3. A worker that gets orders with tokens, and has seen (0, 1,310), refuses the order with (0, 1,200).
 """
 
-import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
@@ -23,10 +22,7 @@ from clients.entities.core.transactions import Condition, Operation, Transacted
 from clients.entities.core.values import Entity, Token
 from clients.entities.errors import NotHeld
 from clients.entities.session import Session
-from clients.errors import AdminError
 from clients.recipes.queue_place import QueuePlace, checked_name, is_place, places
-
-logger: Final = logging.getLogger(__name__)
 
 KIND: Final = "election"
 
@@ -71,17 +67,11 @@ class Election:
             await place.enter()
             await place.wait_first()
         except BaseException:
-            await self._give_up()
+            await place.give_up()
+            self._place = None
             raise
         self._leads = True
         return self.token
-
-    async def _give_up(self) -> None:
-        try:
-            await self.resign()
-        except AdminError as e:
-            self._place = None
-            logger.warning("the candidacy for %s stays until its session ends: %s", self.name, e)
 
     async def resign(self) -> None:
         """Gives the leadership or the candidacy up. Raises AdminError if the controllers may not know it: resign again."""

@@ -16,18 +16,14 @@ that the lock protects refuse a former holder:
        write: it has the condition that the holder's own place is still there.
 """
 
-import logging
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Self
 
 from clients.entities.core.transactions import Condition, Operation, Transacted
 from clients.entities.core.values import Token
 from clients.entities.errors import NotHeld
 from clients.entities.session import Session
-from clients.errors import AdminError
 from clients.recipes.queue_place import QueuePlace, checked_name
-
-logger: Final = logging.getLogger(__name__)
 
 
 class Lock:
@@ -68,17 +64,11 @@ class Lock:
             await place.enter()
             await place.wait_first()
         except BaseException:
-            await self._give_up()
+            await place.give_up()
+            self._place = None
             raise
         self._is_first = True
         return self.token
-
-    async def _give_up(self) -> None:
-        try:
-            await self.release()
-        except AdminError as e:
-            self._place = None
-            logger.warning("the place in the queue of the lock %s stays until its session ends: %s", self.name, e)
 
     async def release(self) -> None:
         """Gives the lock up. A lock that is not held is no error.

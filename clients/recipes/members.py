@@ -16,8 +16,8 @@ view is alive, or that two views are at the same offset. So give work away by a 
 The member b of the group `workers` is the ephemeral entity `workers/b` of the kind `member`.
 """
 
-from collections.abc import AsyncIterator
-from typing import Final, NamedTuple, Self, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, NamedTuple, Self, TypeAlias, TypeVar
 
 from clients.entities.client import EntityClient
 from clients.entities.core.transactions import Condition, version_is
@@ -26,6 +26,8 @@ from clients.entities.core.watch_values import EntityDeleted, EntityWritten, Wat
 from clients.entities.errors import ConditionFailed
 from clients.entities.session import Session
 from clients.recipes.queue_place import checked_name
+
+T = TypeVar("T")
 
 KIND: Final = "member"
 
@@ -76,17 +78,35 @@ class Membership:
 
     async def update(self, data: bytes) -> None:
         """Changes the data. Raises ConditionFailed if the member is not in the group any more."""
-        client = self._session.client
-        token = await client.put(self._kind, self._path, data, if_version=self._version, session=self._session)
+        client, session = self._session.client, self._session
+        token = await self._if_here(
+            lambda version: client.put(self._kind, self._path, data, if_version=version, session=session)
+        )
         self._version = token.offset
 
     async def leave(self) -> None:
         """Leaves the group. A member that is not in the group any more is no error."""
         if not self._session.lost.is_set():
+            client = self._session.client
             try:
-                await self._session.client.delete(self._kind, self._path, if_version=self._version)
+                await self._if_here(lambda version: client.delete(self._kind, self._path, if_version=version))
             except ConditionFailed:
                 return  # the member has left already: another member may have its name
+
+    async def _if_here(self, change: Callable[[int], Awaitable[T]]) -> T:
+        """Makes a change if this member is in the group. An update without an answer may have given it another version:
+
+        1. Member a joins at 1,200. Its update is made at 1,310, and the answer is lost until the deadline: MayHaveHappened.
+        2. Member a leaves, on condition of version 1,200. The refusal shows an entity that was created at 1,200.
+        3. So it is member a itself: the client asks again, on condition of version 1,310.
+        """
+        while True:
+            try:
+                return await change(self._version)
+            except ConditionFailed as e:
+                if e.entity is None or e.entity.created != self._token.offset:
+                    raise
+                self._version = e.entity.version
 
 
 class Members:

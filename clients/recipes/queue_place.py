@@ -16,11 +16,13 @@ A request without an answer may still arrive. A place whose request was lost is 
     5. Without the mark, the first request would now create the place again, and nobody would ever release it.
 """
 
+import logging
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
+from clients.calls import NEVER_REPEATED
 from clients.entities.client import EntityClient
 from clients.entities.core.transactions import (
     Condition,
@@ -39,6 +41,8 @@ from clients.errors import AdminError, MayHaveHappened
 from metadata_log.format.errors import ErrorCode
 
 T = TypeVar("T")
+
+logger: Final = logging.getLogger(__name__)
 
 PLACE_CHARS: Final = 32
 GONE: Final = "/gone"
@@ -101,8 +105,10 @@ class QueuePlace:
             try:
                 done = await self._client.transact(conditions, [put])
                 break
-            except MayHaveHappened:
+            except MayHaveHappened as e:
                 self._is_doubtful = True
+                if e.code in NEVER_REPEATED:
+                    raise
             except AdminError as e:
                 if e.code is ErrorCode.UNKNOWN_SESSION:
                     raise SessionLost(e.message) from e
@@ -162,6 +168,13 @@ class QueuePlace:
                     raise
         self.token = None
 
+    async def give_up(self) -> None:
+        """Leaves for a caller that has an error of its own already: an error of leaving is logged."""
+        try:
+            await self.leave()
+        except AdminError as e:
+            logger.warning("the place %s/%s stays until its session ends: %s", self.kind, self.name, e)
+
     async def put(self, value: bytes) -> None:
         """Writes the value of the place.
 
@@ -173,18 +186,29 @@ class QueuePlace:
         self._version = done.token().offset
 
     async def transact(self, conditions: Sequence[Condition], operations: Sequence[Operation]) -> Transacted:
-        """Does a transaction on condition that the place is still there.
+        """Does a transaction on condition that the place is still there. A place that was written meanwhile is still there:
+
+            1. The leader proclaims a new address, and another task of the leader sends a transaction at the same time.
+            2. The proclamation comes first, so the place has another version than the transaction names.
+            3. The place was created with the leader's token, so it is the same one: the transaction is sent with its new version.
 
         Raises:
             NotHeld: the place is gone, so nothing was done.
         """
-        done = await self._client.transact([self.condition, *conditions], operations)
-        if done.failed is None:
-            return done
-        if done.failed.place == 0:
-            raise self.gone("nothing was done")
-        failed = done.failed._replace(place=done.failed.place - 1)
-        return Transacted(False, done.generation, failed=failed)
+        assert self.token is not None, "there is no place: enter first"
+        created = self.token.offset
+        while True:
+            mine = version_is(self.kind, self.name, self._version)
+            done = await self._client.transact([mine, *conditions], operations)
+            if done.failed is None:
+                return done
+            if done.failed.place > 0:
+                failed = done.failed._replace(place=done.failed.place - 1)
+                return Transacted(False, done.generation, failed=failed)
+            there = done.failed.entity
+            if there is None or there.created != created:
+                raise self.gone("nothing was done")
+            self._version = there.version
 
     @property
     def condition(self) -> Condition:
