@@ -183,7 +183,7 @@ class Config(Generic[S]):
                 done = await self._client.must_transact(conditions, operations)
             except ConditionFailed as e:
                 last = e
-                await self._view.wait_for(lambda was=seen: self._seen() != was)  # type: ignore[misc]
+                await self._see(e, seen)
                 continue
             # The batch ends with the outcome of the request, so its last offset is above the writes, and above all deletions.
             written = [result.version for result in done.results[: len(values)]]
@@ -192,6 +192,14 @@ class Config(Generic[S]):
             return token
         assert last is not None
         raise last
+
+    async def _see(self, failed: ConditionFailed, seen: dict[str, Entity | None]) -> None:
+        """Returns when the view has the change that was in the way. A value that was written and deleted since leaves no trace in
+        the view, so the view has to reach the write itself."""
+        if failed.entity is None:
+            await self._view.wait_for(lambda: self._seen() != seen)
+        else:
+            await self._view.reach(failed.entity.token)
 
     # --- the schema ------------------------------------------------------------------------------------------------
 

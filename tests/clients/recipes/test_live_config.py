@@ -2,12 +2,13 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from clients.recipes.config import Config as AnyConfig
 from metaquorum import AdminError, Config, Token
-from tests.clients.fake_entities import FakeCluster, client_of, nodes, one_client
+from tests.clients.fake_entities import FakeCluster, client_of, deleted, nodes, one_client
 
 
 @dataclass(frozen=True)
@@ -108,3 +109,24 @@ async def test_the_token_never_goes_back_and_covers_a_default_that_is_back() -> 
         await until_rate(one, 1)
         await two.reach(one.token)
         assert two.current.rate == 1
+
+
+async def test_a_value_that_came_and_went_at_once_does_not_stop_a_set() -> None:
+    """Another program sets a key and unsets it. The view shows both changes at once, so it never shows the value."""
+    cluster = FakeCluster()
+    async with asyncio.timeout(5), one_client(cluster) as client, Config(client, "app", Settings) as config:
+        transact = cluster.transact
+
+        def first(request: Any) -> Any:
+            """The other program is quicker, and takes its value back before the answer leaves."""
+            cluster.transact = transact  # type: ignore[method-assign]
+            version = cluster.end
+            write = cluster.written(version, "config", "app/rate", b"7", None)
+            cluster.entities["config", "app/rate"] = write.entity_written.entity
+            refused = transact(request)
+            cluster.append(lambda _: write, lambda offset: deleted(offset, "config", "app/rate"))
+            return refused
+
+        cluster.transact = first  # type: ignore[method-assign]
+        await config.set(rate=3)
+        assert config.current.rate == 3
