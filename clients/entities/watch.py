@@ -95,7 +95,7 @@ class Watch(AsyncIterator[WatchBatch]):
 
     async def __aenter__(self) -> Self:
         """With `from_now` the watch shows what changes from here on: it waits for the node's word."""
-        while self._from_now and self._core.position is None:
+        while self._from_now and self._core.position is None and not self._is_closed:
             self._early = await self._next()
         return self
 

@@ -208,3 +208,12 @@ async def test_a_watch_that_another_task_closes_ends() -> None:
         watch.close()
         async with asyncio.timeout(5):
             assert await waiting is None
+
+
+async def test_a_watch_that_was_closed_before_its_block_is_empty() -> None:
+    """From now on, too: the block waits for no word of a node."""
+    async with asyncio.timeout(5), one_client(FakeCluster()) as client:
+        for watch in (client.watch("shard", from_now=True), client.watch("shard")):
+            watch.close()
+            async with watch:
+                assert [batch async for batch in watch] == []
