@@ -7,8 +7,9 @@
         with client.session("nightly job") as session, BlockingLock(session, "jobs/nightly", timeout_s=60):
             ...
 
-The methods have the names, arguments, results and errors of `EntityClient`, `Session`, `Lock` and `Watch`. One client is for one
-thread. A session is kept alive on the client's own thread, also while the script computes:
+The methods have the names, arguments, results and errors of `EntityClient`, `Session`, `Lock` and `Watch`. Reads of the past
+(`at`) and views (`live`) need an `EntityClient`. One client is for one thread. A session is kept alive on the client's own
+thread, also while the script computes:
 
     1. The script holds the lock `jobs/nightly`, and computes for an hour. The session goes on, so the lock is held.
     2. The process is stopped by a debugger. Nothing is sent any more, the session ends, and the lock goes to the next one.
@@ -89,9 +90,13 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """Closes all connections. Sessions that are still open end after their timeouts."""
-        self.loop.run(self.client.close())
-        self.loop.close()
+        """Closes all connections. Sessions that are still open end after their timeouts. May be called twice."""
+        if self.loop.is_closed:
+            return
+        try:
+            self.loop.run(self.client.close())
+        finally:
+            self.loop.close()
 
     get = _blocking(EntityClient.get)
     get_many = _blocking(EntityClient.get_many)

@@ -47,9 +47,14 @@ class LoopThread:
         finally:
             self.run(_close(items))
 
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return self._loop.is_closed()
+
     def close(self) -> None:
         """Ends the loop. Calls that still run are cancelled. May be called twice."""
-        if self._loop.is_closed():
+        if self.is_closed:
             return
         self.run(_cancel_others())
         self._loop.call_soon_threadsafe(self._loop.stop)

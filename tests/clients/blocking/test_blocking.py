@@ -146,3 +146,9 @@ def test_ctrl_c_ends_what_is_iterated_over(monkeypatch: pytest.MonkeyPatch) -> N
         taken.extend(loop.iterate(endless()))
     assert ended.is_set()
     loop.close()
+
+
+def test_a_client_that_is_closed_inside_of_its_block_is_closed() -> None:
+    with cluster_and_client() as (_, client):
+        client.put("shard", "7", b"x")
+        client.close()
