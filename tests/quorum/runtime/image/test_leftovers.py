@@ -1,6 +1,6 @@
-"""The memory of deleted partitions is released bit by bit."""
+"""The memory of deleted partitions and entities is released bit by bit."""
 
-from metadata_log.format.records import Partition, Topic
+from metadata_log.format.records import ClientSession, Entity, FeatureLevel, Partition, Topic
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 from metadata_log.image.replay import loading_delta
 from quorum.runtime.image import leftovers
@@ -38,6 +38,31 @@ def test_a_turn_lets_go_of_a_bounded_number() -> None:
 def test_what_another_image_shares_is_not_kept() -> None:
     """Nothing was deleted, so both images have the same map of topics."""
     image = image_of(2_000)
+    kept = Leftovers()
+    kept.keep(image, image)
+    assert not kept
+
+
+def embedded(entities: int, sessions: int) -> MetadataImage:
+    """An image with so many entities and sessions."""
+    delta = loading_delta()
+    delta.replay(FeatureLevel("metadata.version", 3), 0)
+    for number in range(sessions):
+        delta.replay(ClientSession(number.to_bytes(16, "big"), "", "CN=a", 9_000, 1), 0)
+    for number in range(entities):
+        delta.replay(Entity("job", f"{number:06}", b"", None, 1, 1), 0)
+    return delta.finish(Provenance(1, 1, 1))
+
+
+def test_a_turn_lets_go_of_a_bounded_number_of_entities_and_sessions() -> None:
+    per_turn = leftovers.RELEASED_A_TURN
+    assert turns_until_released(embedded(2 * per_turn, per_turn), EMPTY_IMAGE) in (3, 4)
+    assert turns_until_released(embedded(leftovers.KEPT_FROM - 1, 0), EMPTY_IMAGE) == 0
+    assert turns_until_released(embedded(0, leftovers.KEPT_FROM), EMPTY_IMAGE) == 1
+
+
+def test_entities_that_another_image_shares_are_not_kept() -> None:
+    image = embedded(5_000, 0)
     kept = Leftovers()
     kept.keep(image, image)
     assert not kept
