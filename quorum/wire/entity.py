@@ -28,10 +28,14 @@ from quorum.wire.table_service import TableService
 from service_kit.process.endpoints import HostPort
 from service_kit.rpc.doors import Caller, Doors
 from service_kit.rpc.forwarding import STAY_HERE, Forwarder, in_the_name_of, must_stay
+from service_kit.rpc.refusals import Refusal
 from service_kit.rpc.relays import NotRelayed, StreamRelay
 
 RELAY_TIMEOUT_S: Final = 2.0
 """How long a controller waits for the leader's answer to one message."""
+KEEP_ALIVE_STREAMS_MAX: Final = 4_000
+"""Maximum number of open KeepAlive streams. Voters, brokers and clients share one server with 10,000 calls: without this bound,
+10,000 clients with a session each would leave no call for a vote."""
 
 _WITH_GENERATION: Final = frozenset(
     row.method for row in TABLE.rows if "generation" in TABLE.response_type(row).DESCRIPTOR.fields_by_name
@@ -46,6 +50,7 @@ class EntityService(TableService):
     ) -> None:
         """Without a `forwarder` a node that does not lead refuses, and names the leader. Without `doors` all callers may ask."""
         super().__init__(TABLE, node, identity, forwarder, doors)
+        self._keep_alive_streams = 0
         self.add_stream("KeepAlive", self.keep_alive)
 
     def check_caller(self, caller: Caller) -> None:
@@ -58,7 +63,20 @@ class EntityService(TableService):
         return response
 
     async def keep_alive(self, _: Any, context: Any) -> None:
-        """Answers one message after the other, until the client closes the stream."""
+        """Answers one message after the other, until the client closes the stream. A stream too many is refused."""
+        if self._keep_alive_streams >= KEEP_ALIVE_STREAMS_MAX:
+            text = (
+                f"this controller has {KEEP_ALIVE_STREAMS_MAX:,} KeepAlive streams, as many as it takes; no session was kept "
+                "alive: keep up to 1,000 sessions alive on one stream"
+            )
+            await Refusal("THROTTLING_QUOTA_EXCEEDED", text).end(context)
+        self._keep_alive_streams += 1
+        try:
+            await self._keep_alive(context)
+        finally:
+            self._keep_alive_streams -= 1
+
+    async def _keep_alive(self, context: Any) -> None:
         caller = self._doors.caller(context)
         relay = None
         if self._forwarder is not None and not must_stay(context):

@@ -165,6 +165,21 @@ async def test_sessions_are_kept_alive_on_one_stream(leader: Any, node: FakeNode
     assert await stream.read() is grpc.aio.EOF
 
 
+async def test_a_stream_too_many_is_refused_until_another_ends(leader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Votes and fetches need calls of the same server."""
+    monkeypatch.setattr("quorum.wire.entity.KEEP_ALIVE_STREAMS_MAX", 1)
+    first = leader.KeepAlive()
+    await first.write(entity_pb2.KeepAliveRequest(id=1))
+    assert (await first.read()).id == 1
+    assert (await refusal_of(leader.KeepAlive().read())).reason == "THROTTLING_QUOTA_EXCEEDED"
+    await first.done_writing()
+    assert await first.read() is grpc.aio.EOF
+    third = leader.KeepAlive()
+    await third.write(entity_pb2.KeepAliveRequest(id=3))
+    assert (await third.read()).id == 3
+    third.cancel()
+
+
 async def test_a_bad_message_leaves_the_stream_open(leader: Any) -> None:
     stream = leader.KeepAlive()
     await stream.write(entity_pb2.KeepAliveRequest(id=1, cluster_id="elsewhere"))
