@@ -1,4 +1,6 @@
-"""Apache Kafka of one fixed version, as jars in a cache directory. Maven fetches them; no address is written anywhere here.
+"""Apache Kafka of a given version, as jars in a cache directory. Maven fetches them; no address is written anywhere here.
+
+The benchmarks take one fixed version, and `tests/snapshots/kafka/make_logs.py` takes several.
 
 The jars come once for each version, into `~/.cache/metaquorum-bench/kafka-VERSION` (`XDG_CACHE_HOME` moves it). Example:
 
@@ -14,11 +16,6 @@ from pathlib import Path
 
 VERSION = "4.1.0"
 LOGGER_VERSION = "1.7.36"
-ARTIFACTS = (
-    ("org.apache.kafka", "kafka_2.13", VERSION),
-    ("org.apache.kafka", "kafka-tools", VERSION),
-    ("org.slf4j", "slf4j-simple", LOGGER_VERSION),
-)
 OLDEST_JAVA = 17
 FETCH_S = 600
 
@@ -27,14 +24,14 @@ class KafkaNotFound(Exception):
     """This machine has no Apache Kafka, and cannot get it. The message says why."""
 
 
-def find_jars() -> Path:
-    """The directory with the jars of Kafka, fetched if it is not there yet.
+def find_jars(version: str = VERSION) -> Path:
+    """The directory with the jars of Kafka `version`, fetched if it is not there yet.
 
     Raises:
         KafkaNotFound: there is no Java 17, or no Maven, or Maven fetches nothing.
     """
     _check_java()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "metaquorum-bench" / f"kafka-{VERSION}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "metaquorum-bench" / f"kafka-{version}"
     jars, complete = cache / "lib", cache / "complete"
     if complete.exists():
         return jars
@@ -42,7 +39,7 @@ def find_jars() -> Path:
     if maven is None:
         raise KafkaNotFound("no Apache Kafka: its jars come by Maven, and this machine has no `mvn`; install Maven")
     cache.mkdir(parents=True, exist_ok=True)
-    (cache / "pom.xml").write_text(_pom())
+    (cache / "pom.xml").write_text(_pom(version))
     command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
     try:
         done = subprocess.run(command, cwd=cache, capture_output=True, text=True, check=False, timeout=FETCH_S)
@@ -64,10 +61,15 @@ def _check_java() -> None:
         raise KafkaNotFound(f"no Apache Kafka: `java` is not Java {OLDEST_JAVA} or newer")
 
 
-def _pom() -> str:
+def _pom(version: str) -> str:
+    artifacts = (
+        ("org.apache.kafka", "kafka_2.13", version),
+        ("org.apache.kafka", "kafka-tools", version),
+        ("org.slf4j", "slf4j-simple", LOGGER_VERSION),
+    )
     wanted = "\n".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-        for group, name, version in ARTIFACTS
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{release}</version></dependency>"
+        for group, name, release in artifacts
     )
     return (
         "<project><modelVersion>4.0.0</modelVersion><groupId>bench</groupId><artifactId>kafka</artifactId>"
