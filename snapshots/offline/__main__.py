@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from metadata_log.format.errors import LogFormatError
+from snapshots.offline.dump_source import CannotShow, Shown, dump_of
 from snapshots.offline.java import JavaNotFound
 
 if TYPE_CHECKING:
@@ -183,32 +184,42 @@ def compact(
 @click.option(
     "--all", "beyond", is_flag=True, help="Also print batches above the durable end, which may be half written."
 )
+@click.option(
+    "--format", "log_format", type=click.Choice(["auto", "own", "kafka"]), default="auto", show_default=True,
+    help="Whose log it is: metaquorum's own, or Apache Kafka's. auto: as its first bytes say.",
+)  # fmt: skip
 @_common
 def dump(
-    directory: str, batches: bool, from_offset: int, to_offset: int | None, limit: int | None, beyond: bool, output: str
+    directory: str,
+    batches: bool,
+    from_offset: int,
+    to_offset: int | None,
+    limit: int | None,
+    beyond: bool,
+    log_format: str,
+    output: str,
 ) -> None:
-    """Prints a log, damage included; then the exit code is 10. Needs no Java. With -o json: one object per line."""
-    with _needing("spark"):
-        from snapshots.offline.dump import batch_lines, record_lines
+    """Prints a log, damage included; then the exit code is 10. Needs no Java. With -o json: one object per line.
 
-    damaged = 0
-
-    def count() -> None:
-        nonlocal damaged
-        damaged += 1
-
-    form = batch_lines if batches else record_lines
-    lines = form(directory, from_offset, to_offset, beyond, output == "json", count)
+    DIRECTORY is a node's data directory, or its @metadata directory; or a log directory of an Apache Kafka (KRaft) node, its
+    __cluster_metadata-0, or one segment or snapshot in it.
+    """
+    shown = Shown(batches, from_offset, to_offset, beyond, output == "json")
     try:
+        with _needing("spark"):
+            lines, tally = dump_of(directory, log_format, shown)
         for line in islice(lines, limit):
             click.echo(line)
     except BrokenPipeError:  # `dump | head` has closed the pipe: end without a traceback
         sys.stdout = None
         return
+    except CannotShow as e:
+        raise click.UsageError(str(e)) from None
     except (LogFormatError, OSError) as e:
         raise Failed(str(e)) from None
-    if damaged:
-        click.echo(f"quorum-offline: {damaged} damaged place{'s' * (damaged > 1)}; see the lines that say so", err=True)
+    for note in tally.notes():
+        click.echo(f"quorum-offline: {note}", err=True)
+    if tally.damaged:
         sys.exit(EXIT_FINDINGS)
 
 
