@@ -24,6 +24,8 @@ __all__ = ["log", "service"]
         {"position": {"offset": -1, "chain": bytes(32)}},
         {"position": {"offset": 4, "chain": bytes(32)}, "from_now": True},
         {"filter": {"entities": [{"kind": "a"}] * 17}},
+        {"filter": {"entities": [{"kind": "Lock"}]}},
+        {"filter": {"entities": [{"kind": "lock/"}]}},
         {"filter": {"topics": ["a"] * 101}},
         {"filter": {"topics": [""]}},
         {"filter": {"topics": ["a" * 2_000]}},

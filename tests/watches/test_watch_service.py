@@ -671,3 +671,20 @@ async def test_a_node_has_so_many_watches_and_no_more(log: FakeLog) -> None:
     await again.until(4)
     await again.stop()
     await service.close()
+
+
+async def test_a_node_promises_so_many_bookmarks_a_second_and_no_more(log: FakeLog) -> None:
+    """1,000 watches with a bookmark every 100 ms took a whole core, and a controller lost its leader under them."""
+    service = WatchService(log, bookmarks_per_s_max=20)
+    clients = [Client(service, filter=LOCKS, bookmark_interval_ms=100) for _ in range(2)]
+    for client in clients:
+        await client.until(4)
+    refused = await Client(service, filter=LOCKS).ended()
+    assert refused.reason == "THROTTLING_QUOTA_EXCEEDED"
+    assert "ask another node, or for a longer bookmark_interval_ms than 5,000" in str(refused)
+    await clients.pop().stop()
+    clients.append(Client(service, filter=LOCKS))
+    await clients[-1].until(4)
+    for client in clients:
+        await client.stop()
+    await service.close()

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from quorum_rpc.v1 import watch_pb2
 
 from metadata_log.format.batch import CHAIN_BYTES
+from metadata_log.format.entity_names import kind_problem
 from service_kit.rpc.refusals import Refusal
 from watches.core.filters import ENTITIES_MAX, NAMES_MAX, EntityFilter, Filter, filter_of
 from watches.core.position import BEGINNING, Position
@@ -63,6 +64,10 @@ def _filter(given: watch_pb2.WatchFilter) -> Filter:
     texts = [*given.topics, *(each.kind for each in given.entities), *(each.name_prefix for each in given.entities)]
     if any(len(text.encode()) > NAME_BYTES_MAX for text in texts):
         raise _bad(f"a name in the filter has more than {NAME_BYTES_MAX:,} bytes: no name in this cluster is that long")
+    for each in given.entities:
+        problem = kind_problem(each.kind) if each.kind else None
+        if problem is not None:
+            raise _bad(f"a kind in the filter is none: {problem}")
     if "" in given.topics:
         raise _bad("filter.topics has an empty name: name the topics, or set all_topics")
     return filter_of(

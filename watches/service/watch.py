@@ -113,7 +113,8 @@ class Watch:
                 case Reset(reason):
                     return await self._reset(reason)
             if self._loop.time() >= until_s:
-                behind = f"this node has applied everything below {place.end}, and the position is {position.offset}"
+                known = f"this node has applied everything below {place.end} in generation {log.generation}"
+                behind = f"{known}, and the position is {position.offset} in generation {position.generation}"
                 raise Refusal("NOT_READY", f"{behind}: ask another node")
             await self._changed(until_s, image)
 

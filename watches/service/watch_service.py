@@ -15,10 +15,10 @@ from quorum_rpc.v1 import watch_pb2
 from service_kit.rpc.doors import Doors, NotAuthorized
 from service_kit.rpc.refusals import Refusal
 from watches.core.filters import Filter
-from watches.core.limits import BUFFER_BYTES, WATCHES_MAX
+from watches.core.limits import BOOKMARKS_PER_S_MAX, BUFFER_BYTES, WATCHES_MAX
 from watches.core.watched_log import WatchedLog
 from watches.service.hub import Hub
-from watches.service.request import wanted
+from watches.service.request import BOOKMARK_MS_MAX, wanted
 from watches.service.tallies import WatchTallies
 from watches.service.watch import Watch
 
@@ -37,6 +37,7 @@ class WatchService(grpc.GenericRpcHandler):  # type: ignore[misc]
         doors: Doors | None = None,
         watches_max: int = WATCHES_MAX,
         buffer_bytes: int = BUFFER_BYTES,
+        bookmarks_per_s_max: int = BOOKMARKS_PER_S_MAX,
     ) -> None:
         """Without `doors` every caller may watch."""
         self.tallies = WatchTallies() if tallies is None else tallies
@@ -44,6 +45,9 @@ class WatchService(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._doors = doors or Doors()
         self._watches_max = watches_max
         self._buffer_bytes = buffer_bytes
+        self._bookmarks_max = bookmarks_per_s_max * BOOKMARK_MS_MAX
+        self._bookmarks = 0
+        """How many bookmarks the open watches want in BOOKMARK_MS_MAX seconds; an integer, so that none gets lost."""
         self._hub = Hub(log, self.tallies)
         self._handlers = {
             f"/{SERVICE.full_name}/Watch": grpc.unary_stream_rpc_method_handler(
@@ -73,7 +77,19 @@ class WatchService(grpc.GenericRpcHandler):  # type: ignore[misc]
         if self.tallies.open >= self._watches_max:
             text = f"this node has {self.tallies.open:,} watches, as many as `watches.max` allows: ask another node"
             raise Refusal("THROTTLING_QUOTA_EXCEEDED", text)
-        await Watch(self._hub, asked, context, self._buffer_bytes).run()
+        bookmarks = round(BOOKMARK_MS_MAX / asked.bookmark_s)
+        if self._bookmarks + bookmarks > self._bookmarks_max:
+            text = (
+                f"the watches of this node want {self._bookmarks / BOOKMARK_MS_MAX:,.0f} bookmarks a second, of at most "
+                f"{self._bookmarks_max / BOOKMARK_MS_MAX:,.0f}: ask another node, or for a longer bookmark_interval_ms than "
+                f"{asked.bookmark_s * 1_000:,.0f}"
+            )
+            raise Refusal("THROTTLING_QUOTA_EXCEEDED", text)
+        self._bookmarks += bookmarks
+        try:
+            await Watch(self._hub, asked, context, self._buffer_bytes).run()
+        finally:
+            self._bookmarks -= bookmarks
 
     def _check(self, context: Any, shown: Filter) -> None:
         """Refuses a caller that may not watch. Embedders may watch everything except `others`: that has the rights of clients."""
