@@ -71,7 +71,7 @@ def operation_message(operation: Operation) -> entity_pb2.Operation:
         case PutEntity():
             put = entity_pb2.PutEntity(
                 entity=name_message(operation.kind, operation.name),
-                value=operation.value,
+                value=memoryview(operation.value).tobytes(),  # protobuf would take None for b""
                 owner=owner_message(operation.owner),
                 ttl_ms=operation.ttl_ms,
                 keep_owner=operation.keep_owner,

@@ -67,7 +67,7 @@ def _filter(given: watch_pb2.WatchFilter) -> Filter:
     for each in given.entities:
         problem = kind_problem(each.kind) if each.kind else None
         if problem is not None:
-            raise _bad(f"a kind in the filter is none: {problem}")
+            raise _bad(f"filter.entities: {problem}")
     if "" in given.topics:
         raise _bad("filter.topics has an empty name: name the topics, or set all_topics")
     return filter_of(

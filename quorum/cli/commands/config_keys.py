@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from metadata_log.format.config_definitions import TEXT, VALUE_TYPES
+from metadata_log.format.ids import OFFSET_MAX
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
 from quorum.cli.shared_options import DRY_RUN
@@ -32,6 +33,7 @@ _COLUMNS = (
 )
 _RESULTS = (Column("OF", "of"), Column("KEY", "key"), Column("RESULT", "result"))
 _WORDS = ("topic", "broker")
+_NUMBER = click.IntRange(-OFFSET_MAX, OFFSET_MAX)
 _OF = click.option("--of", type=click.Choice(_WORDS), required=True, help="The kind of the resource that has the key.")
 
 
@@ -48,8 +50,8 @@ def _numbers() -> dict[str, int]:
     "--type", "value_type", type=click.Choice(VALUE_TYPES), default=TEXT, show_default=True, help="Its values."
 )
 @click.option("--default", default="", help="The value where none is set. Without it: the empty text.")
-@click.option("--minimum", type=int, help="The least number, length of a text, or number of items.")
-@click.option("--maximum", type=int, help="The greatest number, length of a text, or number of items.")
+@click.option("--minimum", type=_NUMBER, help="The least number, length of a text, or number of items.")
+@click.option("--maximum", type=_NUMBER, help="The greatest number, length of a text, or number of items.")
 @click.option("--choice", "choices", multiple=True, metavar="TEXT", help="A good text or item; may be repeated.")
 @click.option("--documentation", default="", metavar="TEXT", help="The meaning of the key, for people.")
 @DRY_RUN

@@ -1,6 +1,7 @@
 """EntityClient against a cluster in memory: reads, writes, transactions, and answers that are lost."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,18 @@ async def test_an_entity_is_put_read_and_deleted_under_its_versions() -> None:
         assert await client.delete("shard", "7", if_version=second) == second
         assert await client.get("shard", "7") is None
         assert await client.delete("shard", "7") is None
+
+
+@pytest.mark.parametrize("value", [None, "text", 7])
+async def test_a_value_that_is_no_bytes_is_refused_and_nothing_is_done(value: Any) -> None:
+    """None was written as an empty value, over the value that was there."""
+    cluster = FakeCluster()
+    version = cluster.put("shard", "7", b"theirs")
+    async with one_client(cluster) as client:
+        with pytest.raises(TypeError, match="bytes"):
+            await client.put("shard", "7", value)
+        entity = await client.get("shard", "7")
+    assert entity is not None and entity.version == version
 
 
 async def test_a_condition_that_does_not_hold_names_what_is_there() -> None:

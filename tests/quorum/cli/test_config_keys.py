@@ -56,7 +56,12 @@ async def test_keys_of_topics_and_brokers_are_listed(run: Run) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [("define", "acme.x"), ("define", "acme.x", "--of", "topic", "--type", "float"), ("undefine", "--of", "topic")],
+    [
+        ("define", "acme.x"),
+        ("define", "acme.x", "--of", "topic", "--type", "int", "--minimum", "-999999999999999999999999"),
+        ("define", "acme.x", "--of", "topic", "--type", "float"),
+        ("undefine", "--of", "topic"),
+    ],
 )
 async def test_wrong_usage_ends_with_2(run: Run, wrong: tuple[str, ...]) -> None:
     assert (await run("configs", *wrong)).exit_code == 2
