@@ -164,7 +164,7 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
 
     def _not_available(self) -> Refusal:
         broker = self._broker
-        return Refusal("BROKER_NOT_AVAILABLE", f"broker {broker.broker_id} {describe(broker)}")
+        return Refusal("BROKER_NOT_AVAILABLE", f"broker {broker.broker_id} {describe(broker)}; ask another node")
 
     async def _wait_for(self, request: Request) -> None:
         wait_ms = min(max(request.max_wait_ms, 0), MAX_WAIT_MS)
@@ -237,8 +237,9 @@ def _reason(broker: ServingBroker) -> str:
 
 def describe(broker: ServingBroker) -> str:
     """The broker's state and its reason, in a few words."""
-    lapsed = ", its lease has lapsed" if broker.lease_lapsed else ""
-    return f"is {broker.state.name.lower()}{lapsed}: {_reason(broker)}"
+    if broker.lease_lapsed:
+        return f"is {broker.state.name.lower()}, and hears no controller: its lease has lapsed"
+    return f"is {broker.state.name.lower()}: {_reason(broker)}"
 
 
 def _cursor(request: client_pb2.MetadataRequest) -> client_pb2.MetadataCursor | None:

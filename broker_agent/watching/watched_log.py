@@ -63,7 +63,7 @@ class BrokerWatchedLog:
         broker = self._broker
         if broker.may_serve():
             return None
-        return Unavailable("BROKER_NOT_AVAILABLE", f"broker {broker.broker_id} {describe(broker)}")
+        return Unavailable("BROKER_NOT_AVAILABLE", f"broker {broker.broker_id} {describe(broker)}; ask another node")
 
     async def changed(self) -> None:
         await self._broker.changed()
