@@ -25,6 +25,8 @@ class Client:
         self.gate = asyncio.Event()
         """Cleared: the client takes no message."""
         self.gate.set()
+        self.offered = asyncio.Event()
+        """Set when the node has written a message, taken or not."""
         self._open: list[watch_pb2.WatchEvent] = []
         self._news = asyncio.Event()
         asked = request or watch_pb2.WatchRequest(**fields)
@@ -41,6 +43,7 @@ class Client:
     # --- the context of the call -------------------------------------------------------------------------------------
 
     async def write(self, data: bytes) -> None:
+        self.offered.set()
         await self.gate.wait()
         message = watch_pb2.WatchResponse.FromString(data)
         self.messages.append(message)

@@ -7,6 +7,7 @@ kind `lock`, whose node dies:
     3. the other 999 find decoded batches and encoded events. Nobody has encoded the events about topics.
 """
 
+import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -95,13 +96,18 @@ class StatesKept:
     """Small states that were encoded for watches, the newest few."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[StateKey, list[bytes]] = OrderedDict()
+        self.lock = asyncio.Lock()
+        """Held while a state is encoded to be kept."""
+        self._kept: OrderedDict[StateKey, list[bytes] | None] = OrderedDict()
 
-    def get(self, key: StateKey) -> list[bytes] | None:
-        """Return the encoded events of a state; None if they are not kept."""
-        return self._kept.get(key)
+    def __contains__(self, key: StateKey) -> bool:
+        return key in self._kept
 
-    def keep(self, key: StateKey, parts: list[bytes]) -> None:
+    def __getitem__(self, key: StateKey) -> list[bytes] | None:
+        """The encoded events of a state; None if it is too large to be kept."""
+        return self._kept[key]
+
+    def keep(self, key: StateKey, parts: list[bytes] | None) -> None:
         """Keep the events of a state. The caller has bounded their size."""
         self._kept[key] = parts
         while len(self._kept) > STATES_MAX:

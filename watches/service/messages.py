@@ -79,12 +79,12 @@ def reset_part(reason: ResetReason) -> bytes:
     return watch_pb2.WatchResponse(reset=number).SerializeToString()
 
 
-def packed(parts: Iterable[bytes], prefix: bytes = b"") -> Iterator[Message]:
-    """Joins the parts of events to messages of at most MESSAGE_BYTES_MAX. Each message begins with `prefix`."""
+def packed(parts: Iterable[bytes], prefix: bytes = b"", bytes_max: int = MESSAGE_BYTES_MAX) -> Iterator[Message]:
+    """Joins the parts of events to messages of at most `bytes_max`. Each message begins with `prefix`."""
     taken: list[bytes] = [prefix]
     size = len(prefix)
     for part in parts:
-        if len(taken) > 1 and size + len(part) > MESSAGE_BYTES_MAX:
+        if len(taken) > 1 and size + len(part) > bytes_max:
             yield Message(b"".join(taken), len(taken) - 1)
             taken, size = [prefix], len(prefix)
         taken.append(part)
