@@ -35,9 +35,11 @@ ENVIRONMENT = {**os.environ, "LC_ALL": "C.UTF-8"}
 """For names beyond ASCII, in the arguments of tools and in their output."""
 HEAP = "-Xmx256m"
 TOOL_S = 240.0
-WAIT_S = 400.0
+WAIT_S = 1_200.0
 STOP_S = 60.0
 TRIES = 5
+DONE_BEFORE = ("already exists", "does not exist", "TokenNotFound")
+"""What a tool says the second time if its first try did more than it knew."""
 METADATA = "__cluster_metadata-0"
 USER, PASSWORD = "alice", "alice-secret"
 
@@ -278,7 +280,7 @@ class KafkaCluster:
         """Run a tool of Kafka, and return its output. `fails`: a failure is no error. A busy machine may need several tries."""
         for tries in range(TRIES):
             code, text = await self._run_tool(name, *words)
-            is_done_before = tries > 0 and any(word in text for word in ("already exists", "does not exist"))
+            is_done_before = tries > 0 and any(word in text for word in DONE_BEFORE)
             if code == 0 or fails or is_done_before:
                 return text
             if not any(word in text for word in ("TimeoutException", "DisconnectException", "Timed out")):

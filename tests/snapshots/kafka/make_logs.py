@@ -22,7 +22,7 @@ from tests.snapshots.kafka.scenarios import SCENARIOS
 DATA = Path(__file__).with_name("data")
 WANTED = (".log", ".checkpoint")
 BESIDE = ("leader-epoch-checkpoint", "quorum-state", "partition.metadata")
-SCENARIO_S = 2_400
+SCENARIO_S = 3_600
 
 
 def node_files(cluster: KafkaCluster, node_id: int) -> Iterator[Path]:

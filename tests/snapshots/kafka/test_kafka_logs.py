@@ -1,6 +1,7 @@
 """Logs that real Kafkas wrote: our reader sees what Kafka's own dump tool saw."""
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from metadata_log.disk.read_only import LocalDirectory
 from snapshots.offline.kafka.log_files import find_kafka_log, is_kafka
 from snapshots.offline.kafka.messages import unknown_tags
 from snapshots.offline.kafka.records import Record
-from snapshots.offline.kafka.scan import read_log, read_snapshot, scan_file
+from snapshots.offline.kafka.scan import read_log, read_snapshot, scan_file, scan_log
 from snapshots.offline.kafka.tables import CONTROL, METADATA
 from tests.snapshots.kafka.given import LOGS, as_far_as_printed, kafkas_dump, nodes, our_view, unpack
 from tests.snapshots.kafka.given import METADATA as ROOM
@@ -88,3 +89,49 @@ def test_a_directory_of_kafka_is_known_by_its_bytes(tmp_path: Path) -> None:
     assert is_kafka(LocalDirectory(directory))
     assert is_kafka(LocalDirectory((directory / ROOM).rename(tmp_path / "copied")))
     assert not is_kafka(LocalDirectory(tmp_path))
+
+
+def rolled(directory: Path, segment_bytes: int) -> list[int]:
+    """Cut the one segment of a log into several at ends of batches, as Kafka rolls it. Return their base offsets."""
+    whole = directory / f"{0:020}.log"
+    data, bases = whole.read_bytes(), [0]
+    files = {0: b""}
+    for scanned in scan_file(LocalDirectory(directory), whole.name):
+        assert scanned.batch is not None
+        if len(files[bases[-1]]) >= segment_bytes:
+            bases.append(scanned.batch.base_offset)
+            files[bases[-1]] = b""
+        files[bases[-1]] += data[scanned.position : scanned.position + scanned.length]
+    for base, part in files.items():
+        (directory / f"{base:020}.log").write_bytes(part)
+    return bases
+
+
+def test_a_log_of_many_segments_starts_above_0_at_a_snapshot(tmp_path: Path) -> None:
+    """Kafka deletes the segments below its oldest snapshot. What is left is read from its start, or from the snapshot's end."""
+    node = unpack("voters-3.9.1", "node-102", tmp_path)
+    directory = node / ROOM
+    before = list(read_log(find_kafka_log(LocalDirectory(node))))
+    bases = rolled(directory, 2_000)
+    log = find_kafka_log(LocalDirectory(node))
+    assert len(bases) > 5 and [segment.base_offset for segment in log.segments] == bases
+    assert list(read_log(log)) == before
+    oldest = next(snapshot.end.offset for snapshot in log.snapshots if snapshot.end.offset > bases[2])
+    for base, following in pairwise(bases):
+        if following <= oldest:
+            (directory / f"{base:020}.log").rename(directory / f"{base:020}.log.deleted")
+    log = find_kafka_log(LocalDirectory(node))
+    assert 0 < log.start_offset <= oldest
+    assert list(read_log(log)) == before[log.start_offset :]
+    assert list(read_log(log, oldest)) == before[oldest:]
+
+
+def test_a_scan_needs_only_the_segments_of_its_range(tmp_path: Path) -> None:
+    node = unpack("voters-3.9.1", "node-102", tmp_path)
+    bases = rolled(node / ROOM, 2_000)
+    log = find_kafka_log(LocalDirectory(node))
+    files = {scanned.file for scanned in scan_log(log, bases[2], bases[3])}
+    assert files == {f"{bases[2]:020}.log"}
+    assert {scanned.file for scanned in scan_log(log, bases[3] - 1, bases[3] + 1)} == {
+        f"{base:020}.log" for base in bases[2:4]
+    }
