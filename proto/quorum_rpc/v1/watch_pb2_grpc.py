@@ -82,8 +82,9 @@ class WatchServiceServicer(object):
         """Opens a watch. Errors, as the status of the call: INVALID_REQUEST, INCONSISTENT_CLUSTER_ID,
         CLUSTER_AUTHORIZATION_FAILED, BROKER_NOT_AVAILABLE (the node stops, or a broker is fenced or has no lease), NOT_READY
         (the node has not come to the position within 5 s, or loads its image), STORAGE_ERROR (the node's disk has lost a part
-        of its log), THROTTLING_QUOTA_EXCEEDED (the node has `watches.max` watches, or the client takes its events too
-        slowly). After each of the last four the client goes on from its last position, best at another node.
+        of its log), THROTTLING_QUOTA_EXCEEDED (the node has `watches.max` watches, or all the bookmarks that it sends in a
+        second, or the client takes its events too slowly). After each of the last four the client goes on from its last
+        position, best at another node.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
