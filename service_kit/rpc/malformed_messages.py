@@ -80,12 +80,18 @@ class Guard:
         self._ending.set()
 
     async def until_ending(self, conversation: Coroutine[Any, Any, Any], context: Any) -> Any:
-        """Runs a stream's method until it returns or `end_streams` is called."""
+        """Runs a stream's method until it returns or `end_streams` is called.
+
+        Raises:
+            CancelledError: the client has gone while a message was on its way. grpc.aio would log a traceback for each such call.
+        """
         conversing, ending = asyncio.ensure_future(conversation), asyncio.ensure_future(self._ending.wait())
         try:
             await asyncio.wait({conversing, ending}, return_when=asyncio.FIRST_COMPLETED)
             if conversing.done():
                 return conversing.result()
+        except grpc.aio.InternalError:
+            raise asyncio.CancelledError from None
         finally:
             ending.cancel()
             conversing.cancel()
