@@ -42,7 +42,7 @@ Topics = Sequence[tuple[str, Uuid]]
 
 
 class Requests:
-    """What the requests so far have left behind, as far as later requests depend on it."""
+    """The state that the requests so far have left behind, as far as later requests depend on it."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
