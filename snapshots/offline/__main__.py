@@ -66,7 +66,6 @@ def main() -> None:
 @click.argument("directories", nargs=-1, required=True)
 @click.option("--report", type=click.Path(dir_okay=False), help="Writes an HTML report here.")
 @click.option("--summary", "summary_file", type=click.Path(dir_okay=False), help="Writes the JSON summary here too.")
-@click.option("--findings", "findings_file", type=click.Path(dir_okay=False), help="Writes the findings here, as CSV.")
 @click.option(
     "--fail-on", type=click.Choice(["error", "warning", "never"]), default="warning", show_default=True,
     help="From which severity on the exit code is 10.",
@@ -77,7 +76,6 @@ def audit(
     directories: tuple[str, ...],
     report: str | None,
     summary_file: str | None,
-    findings_file: str | None,
     fail_on: str,
     master: str | None,
     shuffle_partitions: int,
@@ -90,7 +88,7 @@ def audit(
     with _session(master, shuffle_partitions) as (spark, step):
         from snapshots.offline.audit.report import report_html
         from snapshots.offline.audit.run import audit as run_audit
-        from snapshots.offline.audit.run import findings_csv, summary
+        from snapshots.offline.audit.run import summary
 
         result = run_audit(spark, directories, step)
         as_json = {"schema_version": SCHEMA_VERSION, **summary(result)}
@@ -100,8 +98,6 @@ def audit(
     text = json.dumps(as_json, indent=2, ensure_ascii=False)
     if summary_file:
         Path(summary_file).write_text(text + "\n")
-    if findings_file:
-        Path(findings_file).write_text(findings_csv(result))
     if output == "json":
         click.echo(text)
     else:
@@ -324,9 +320,7 @@ def _print_audit(result: "AuditResult", report: str | None) -> None:
     for line in lines_of(result):
         click.echo(line)
     if result.fold is not None and result.snapshots:
-        click.echo(
-            f"state: replayed from the log of {result.reference}, compared with {len(result.snapshots)} snapshots"
-        )
+        click.echo(f"state: folded from the log of {result.reference}, compared with {len(result.snapshots)} snapshots")
     errors, warnings = result.count(Severity.ERROR), result.count(Severity.WARNING)
     click.echo("clean" if result.is_clean else f"{errors} errors, {warnings} warnings")
     if report:

@@ -6,14 +6,12 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
 
 import msgpack
 
 from metadata_log.disk.files import Directory, RealDirectory
 from metadata_log.disk.identity import Identity, write_identity
-from metadata_log.format.batch import Batch, decode, encode
-from metadata_log.format.codec import decode_batch
+from metadata_log.format.batch import encode
 from metadata_log.format.ids import Offset, OffsetAndEpoch
 from metadata_log.format.records import (
     AbortTransaction,
@@ -28,11 +26,10 @@ from metadata_log.format.records import (
     Voter,
     Voters,
 )
-from metadata_log.image.delta import REPLAYS, MetadataDelta
+from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.metadata_image import Provenance, evolved
 from metadata_log.store.log import Log
 from metadata_log.store.log_config import LogConfig
-from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from snapshots.format import SnapshotMeta, genesis
 from snapshots.store import SnapshotStore
 from tests.metadata_log.image.histories import History
@@ -93,14 +90,10 @@ class Node(History):
 
     def log_unknown_record(self) -> Offset:
         """Append a durable record of a type that only a later release knows; return its offset."""
-        return self.log_raw([50, 0, b"x", None, ["name"]])
-
-    def log_raw(self, fields: list[object]) -> Offset:
-        """Append a durable batch with one record of any content; return its offset."""
         self.write_out()
         shape = self.journal.shape
         batch = encode(
-            msgpack.packb(fields),
+            msgpack.packb([50, 0, b"x", None, ["name"]]),
             base_offset=shape.end,
             epoch=self.epoch,
             record_count=1,
@@ -112,11 +105,6 @@ class Node(History):
         self.journal.append_batches([batch])
         self.journal.flush()
         return shape.end
-
-    def log_of_all(self) -> list[MetadataRecord]:
-        """Return all records of the log that may be in an image."""
-        records = (each for batch in self.journal.read(0, 1 << 30) for each in decode_batch(batch))
-        return [cast(MetadataRecord, each) for each in records if type(each) in REPLAYS]
 
     def elect(self, leader_id: int) -> None:
         self.write_out()
@@ -188,16 +176,6 @@ def copies(node: Node, root: Path, ids: tuple[int, ...] = NODES) -> list[Path]:
 
 def segments(path: Path) -> list[Path]:
     return sorted((path / "@metadata").glob("*.log"))
-
-
-def batches_of(segment: Path) -> list[tuple[int, Batch]]:
-    """Return the batches of a segment, each with its position."""
-    data, position, found = segment.read_bytes(), SEGMENT_HEADER_BYTES, []
-    while position < len(data) and data[position]:
-        batch = decode(data, position)
-        found.append((position, batch))
-        position += len(batch.data)
-    return found
 
 
 def edit(path: Path, change: Callable[[bytearray], object]) -> None:

@@ -128,6 +128,20 @@ def chains_at(batches: "DataFrame", offsets: set[Offset]) -> dict[tuple[str, Off
     return {(row["node"], row["end_offset"]): row["chain"] for row in rows.toArrow().to_pylist()}
 
 
+def places_of(batches: "DataFrame", node: str, offsets: set[Offset]) -> dict[Offset, tuple[str, int]]:
+    """Return file and position of the batches that have these offsets on `node`."""
+    from pyspark.sql import functions as f
+
+    found: dict[Offset, tuple[str, int]] = {}
+    wanted = f.array(*[f.lit(offset) for offset in sorted(offsets)[:FINDINGS_MAX]])
+    inside = f.filter(wanted, lambda o: (o >= f.col("base_offset")) & (o < f.col("end_offset")))
+    if offsets:
+        rows = batches.where(f.col("node") == node).withColumn("held", inside).where(f.size("held") > 0)
+        for row in rows.select("file", "position", "held").toArrow().to_pylist():
+            found.update(dict.fromkeys(row["held"], (row["file"], row["position"])))
+    return found
+
+
 def check_skips(punctuation: Mapping[str, Punctuation]) -> list[Finding]:
     """Report each skipped batch once, as of the first node that has it."""
     found: dict[Offset, Finding] = {}
