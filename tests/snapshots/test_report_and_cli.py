@@ -129,7 +129,7 @@ def test_a_record_from_the_future_ends_a_job_in_one_line(
     monkeypatch.setattr(cli, "_session", session)
     node = Node(tmp_path / "node", 53).live(5)
     offset = node.log_unknown_record()
-    words = ["--out", str(tmp_path / "out"), "--offset", str(offset + 1)] if job == "compact" else []
+    words = ["--out", str(tmp_path / "out"), "--offset", str(offset + 1), "--uncommitted"] if job == "compact" else []
     result = CliRunner().invoke(cli.main, [job, str(node.path), *words])
     assert result.exit_code == cli.EXIT_FAILED, result.output
     (line,) = result.stderr.splitlines()
