@@ -50,8 +50,12 @@ def _numbers() -> dict[str, int]:
     "--type", "value_type", type=click.Choice(VALUE_TYPES), default=TEXT, show_default=True, help="Its values."
 )
 @click.option("--default", default="", help="The value where none is set. Without it: the empty text.")
-@click.option("--minimum", type=_NUMBER, help="The least number, length of a text, or number of items.")
-@click.option("--maximum", type=_NUMBER, help="The greatest number, length of a text, or number of items.")
+@click.option(
+    "--minimum", metavar="NUMBER", type=_NUMBER, help="The least number, length of a text, or number of items."
+)
+@click.option(
+    "--maximum", metavar="NUMBER", type=_NUMBER, help="The greatest number, length of a text, or number of items."
+)
 @click.option("--choice", "choices", multiple=True, metavar="TEXT", help="A good text or item; may be repeated.")
 @click.option("--documentation", default="", metavar="TEXT", help="The meaning of the key, for people.")
 @DRY_RUN
