@@ -32,6 +32,7 @@ PROVEN = (
     "tests/fuzz",
     "tests/golden",
     "tests/quorum",
+    "tests/snapshots/kafka",
     "tests/broker_agent/replica",
 )
 """The rooms whose code decides the result of a task; the fuzzer begins with samples of the last two."""
