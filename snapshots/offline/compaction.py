@@ -22,8 +22,9 @@ from metadata_log.format.ids import Offset, OffsetAndEpoch
 from metadata_log.format.records import KRaftVersion, MetadataRecord, Voters
 from snapshots.format import BOOTSTRAP_END, SnapshotMeta, snapshot_name
 from snapshots.offline.committed import Committed, committed_end
-from snapshots.offline.fold import fold_records, read_entities
 from snapshots.offline.inputs import NodeLog, find_log, find_logs
+from snapshots.offline.look import WholeLog, look
+from snapshots.offline.packed_fold import fold_records, read_packed
 from snapshots.offline.schema import Column, arrow_schema, spark_schema
 from snapshots.offline.survey import NO_PUNCTUATION, Punctuation, read_punctuation, read_table
 from snapshots.reader import read_meta, read_snapshot
@@ -86,7 +87,11 @@ def compact(
     log = find_log(source_dir)
     if Path(out_dir).resolve() == Path(log.path).resolve():
         raise CannotCompact("the output directory is the log's own directory; choose another one")
-    found = read_punctuation(spark, [log.path], "flushed").get(log.node, NO_PUNCTUATION)
+    whole = (look(spark, [log], "flushed", () if end_offset is None else (end_offset,)) or {}).get(log.node)
+    if whole is None:
+        found = read_punctuation(spark, [log.path], "flushed").get(log.node, NO_PUNCTUATION)
+    else:
+        found = whole.punctuation
     committed = None if uncommitted else committed_end(find_logs([source_dir, *beside]))
     wanted = end_offset if end_offset is not None else _last_mark(found, log, committed)
     if log.durable_end is not None and wanted > log.durable_end:
@@ -97,12 +102,12 @@ def compact(
         raise CannotCompact(f"offset {wanted} {_unproven(committed)}")
     _refuse_before_skip(found, wanted)
     base = _base(log, wanted)
-    place = _judge(spark, log, wanted)
+    place = _place_in(whole, log, wanted) or _judge(spark, log, wanted)
     invisible = found.invisible(wanted)
     if invisible and invisible[-1][1] == wanted and not _is_aborted(found, wanted):
         raise CannotCompact(f"offset {wanted} is inside a metadata transaction; choose another one")
     since = 0 if base is None else base.end.offset
-    entities = read_entities(
+    packed = read_packed(
         spark,
         log.path,
         until=wanted,
@@ -112,7 +117,7 @@ def compact(
     )
     every_topic = found.visible_for_every_topic(since, wanted)
     meta = _meta(log, found, place, base)
-    return _write(log, fold_records(entities, every_topic), meta, out_dir)
+    return _write(log, fold_records(packed, every_topic), meta, out_dir)
 
 
 def _last_mark(found: Punctuation, log: NodeLog, committed: Committed | None) -> Offset:
@@ -182,6 +187,14 @@ def _base(log: NodeLog, wanted: Offset) -> SnapshotMeta | None:
             f"offset {wanted} is not above the snapshot {end} at which the log starts; choose a higher one"
         )
     return read_snapshot(log.directory, end).meta
+
+
+def _place_in(whole: WholeLog | None, log: NodeLog, wanted: Offset) -> _Place | None:
+    """Return epoch, time and chain just below `wanted`; None if the look at the log does not tell, or shows that something is
+    wrong.
+    """
+    end = None if whole is None or whole.first_offset > log.start_offset else whole.ends.get(wanted)
+    return None if end is None else _Place(OffsetAndEpoch(wanted, end.epoch), end.timestamp_ms, end.chain)
 
 
 def _judge(spark: "SparkSession", log: NodeLog, wanted: Offset) -> _Place:

@@ -4,14 +4,15 @@
 
 Options:
     path          a data directory, an `@metadata` directory, or a JSON list of several
-    mode          batches (default), records, entities or activity: see `schema`
+    mode          batches (default), records, entities, packed, activity or stretches: see `schema`
     until         flushed (default: the durable end at the start), end, an offset, or a JSON object {path: offset}
-    since         an offset; only for entities
+    since         an offset; only for entities and packed
     types         type numbers, comma-separated; only for records
-    invisible     JSON list of [from, to) offset ranges to leave out; only for entities
-    base          name of the snapshot below the log, to be read first; only for entities
+    invisible     JSON list of [from, to) offset ranges to leave out; only for entities and packed
+    base          name of the snapshot below the log, to be read first; only for entities and packed
     first_ms, bucket_ms    begin and length of the time buckets; only for activity
-    split_bytes   about how many bytes one task reads (32 MiB)
+    wanted        JSON list of offsets: which ends of batches to tell; only for stretches
+    split_bytes   about how many bytes one task reads (default: an eighth of the logs, from 4 to 64 MiB)
 
 One `InputPartition` is a part of a file between two batch boundaries. The driver plans with file names and headers
 only. The workers open the files themselves, so a log in an object store is read by the workers.
@@ -28,16 +29,22 @@ from pyspark.sql.types import StructType
 from metadata_log.format.batch import Batch
 from metadata_log.format.codec import encode_valid
 from metadata_log.format.errors import LogFormatError
-from metadata_log.format.ids import Offset
+from metadata_log.format.ids import OFFSET_MAX, Offset
 from metadata_log.format.records import MetadataRecord
 from snapshots.offline import rows
 from snapshots.offline.inputs import NodeLog, find_logs
+from snapshots.offline.packed import packed_rows, packed_snapshot_rows
 from snapshots.offline.readonly import ReadOnlyDirectory
 from snapshots.offline.scan import FileRange, Scanned, scan, split
 from snapshots.offline.schema import TABLES, BatchBuilder, spark_schema
+from snapshots.offline.stretch import survey
 from snapshots.reader import records_of
 
-SPLIT_BYTES: Final = 32 << 20
+SPLIT_BYTES_MIN: Final = 4 << 20
+SPLIT_BYTES_MAX: Final = 64 << 20
+"""The bounds of the default. A segment of the default size is one part, so the planning has not to read its headers."""
+SPLITS: Final = 8
+"""How many tasks a small log has at least."""
 
 
 class Settings(NamedTuple):
@@ -52,7 +59,9 @@ class Settings(NamedTuple):
     base: str | None
     first_ms: int
     bucket_ms: int
+    wanted: frozenset[Offset]
     split_bytes: int
+    """0: the default."""
 
 
 def parse_options(options: Mapping[str, str]) -> Settings:
@@ -83,7 +92,8 @@ def parse_options(options: Mapping[str, str]) -> Settings:
         base=options.get("base"),
         first_ms=int(options.get("first_ms", "0")),
         bucket_ms=max(1, int(options.get("bucket_ms", "60000"))),
-        split_bytes=max(1, int(options.get("split_bytes", str(SPLIT_BYTES)))),
+        wanted=frozenset(map(int, json.loads(options.get("wanted", "[]")))),
+        split_bytes=max(0, int(options.get("split_bytes", "0"))),
     )
 
 
@@ -121,7 +131,11 @@ class MetadataLogReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[InputPartition]:
         settings = self._settings
         stretches: list[InputPartition] = []
-        for log in find_logs(settings.paths):
+        logs = find_logs(settings.paths)
+        if not settings.split_bytes:
+            size = sum(segment.size for log in logs for segment in log.segments)
+            settings = settings._replace(split_bytes=min(SPLIT_BYTES_MAX, max(SPLIT_BYTES_MIN, size // SPLITS)))
+        for log in logs:
             until = _until(log, settings.until)
             if settings.base is not None:
                 stretches.append(Stretch(log.node, log.path, None, None))
@@ -133,7 +147,7 @@ class MetadataLogReader(DataSourceReader):  # type: ignore[misc]
         builder = BatchBuilder(TABLES[settings.mode])
         if isinstance(partition, Stretch):
             for row in self._rows(partition):
-                payload = row[-1] if settings.mode == "entities" else row[-3] if settings.mode == "records" else None
+                payload = row[-3] if settings.mode == "records" else row[-1]
                 builder.add(row, len(payload) if isinstance(payload, bytes) else 0)
                 if builder.is_full:
                     yield builder.take()
@@ -144,7 +158,8 @@ class MetadataLogReader(DataSourceReader):  # type: ignore[misc]
         directory = ReadOnlyDirectory(partition.directory)
         if partition.stretch is None:
             assert settings.base is not None
-            yield from rows.snapshot_entity_rows(_snapshot_records(directory, settings.base))
+            as_rows = packed_snapshot_rows if settings.mode == "packed" else rows.snapshot_entity_rows
+            yield from as_rows(_snapshot_records(directory, settings.base))
             return
         stretch, node, name = partition.stretch, partition.node, partition.stretch.name
         try:
@@ -152,13 +167,20 @@ class MetadataLogReader(DataSourceReader):  # type: ignore[misc]
         except FileNotFoundError:
             return  # retired since the planning; a job that needs the file finds the gap
         try:
-            scanned = scan(file, stretch, partition.until)
+            if settings.mode == "stretches":
+                whole = survey(file, stretch, partition.until, settings.wanted)
+                yield (node, name, stretch.start, None if whole is None else whole.to_text())
+                return
+            scanned = scan(file, stretch, partition.until, chained=settings.mode == "batches")
             if settings.mode == "batches":
                 for each in scanned:
                     yield rows.batch_row(node, name, each)
             elif settings.mode == "records":
                 for each in scanned:
                     yield from rows.record_rows(node, name, each, settings.types)
+            elif settings.mode == "packed":
+                end = partition.until if partition.until is not None else OFFSET_MAX
+                yield from packed_rows(_intact(scanned), settings.since, end, settings.invisible)
             elif settings.mode == "entities":
                 yield from _entities(scanned, settings, partition.until)
             else:
@@ -179,7 +201,7 @@ def _until(log: NodeLog, until: str) -> Offset | None:
 
 
 def _stretches(log: NodeLog, settings: Settings, until: Offset | None) -> Iterator[FileRange]:
-    since = settings.since if settings.mode == "entities" else 0
+    since = settings.since if settings.mode in ("entities", "packed") else 0
     for name, *_ in log.segments_needed(since, until):
         try:
             file = log.directory.open(name)
@@ -196,7 +218,7 @@ def _intact(scanned: Iterator[Scanned]) -> Iterator[Batch]:
 
 
 def _entities(scanned: Iterator[Scanned], settings: Settings, until: Offset | None) -> Iterator[rows.Row]:
-    end = until if until is not None else (1 << 63) - 1
+    end = until if until is not None else OFFSET_MAX
     for batch in _intact(scanned):
         try:
             yield from rows.entity_rows(batch, settings.since, end, settings.invisible)

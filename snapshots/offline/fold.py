@@ -2,8 +2,8 @@
 
     entities --repartition(entity), sort(entity, generation, offset)--> one pass per task, entity after entity
 
-`fold_records` returns the canonical records of a snapshot. `fold_digests` returns the image's digest at any number of
-offsets in one pass, and the state at the last offset for the audit. Example: two tasks fold topics A and B; task 1
+`fold_digests` returns the image's digest at any number of offsets in one pass, and the state at the last offset for the audit.
+(`packed_fold` makes the records of a snapshot.) Example: two tasks fold topics A and B; task 1
 returns the sum of the hashes of A's records, task 2 that of B's. The driver adds the two numbers: the digest is a plain
 sum.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from metadata_log.format.codec import decode_records, encode_valid
+from metadata_log.format.codec import decode_records
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
 from metadata_log.format.records import (
@@ -39,7 +39,6 @@ from snapshots.offline.survey import Placed, read_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CANONICAL: Final = (Column("order_key", "binary"), Column("payload", "binary"))
 FOLDED: Final = (
     Column("kind", "string"),
     Column("number", "long"),
@@ -82,13 +81,6 @@ def read_entities(
         options["base"] = base
     entities = read_table(spark, [path], "entities", **options)
     return entities.repartition("entity").sortWithinPartitions("entity", "generation", "offset")
-
-
-def fold_records(entities: "DataFrame", every_topic: Iterable[Placed]) -> "DataFrame":
-    """Return the canonical records, in one partition, in canonical order."""
-    run = _RecordsFold(_every_topic_events(every_topic))
-    folded = entities.mapInArrow(run, spark_schema(CANONICAL))
-    return folded.repartition(1).sortWithinPartitions("order_key")
 
 
 class FoldResult(NamedTuple):
@@ -198,26 +190,6 @@ def _decoded(events: list[Event]) -> Iterator[tuple[Offset, MetadataRecord]]:
 def _decode(events: list[Event]) -> Iterator[tuple[Offset, Any]]:
     records = decode_records(b"".join(event.payload for event in events), len(events))
     return zip((event.offset for event in events), records, strict=True)
-
-
-class _RecordsFold:
-    """Folds entities into canonical records. A class instead of a closure, so that workers find it by name."""
-
-    def __init__(self, every_topic: tuple[Event, ...]) -> None:
-        self._every_topic = every_topic
-
-    def __call__(self, batches: Batches) -> Batches:
-        schema = arrow_schema(CANONICAL)
-        keys: list[bytes] = []
-        payloads: list[bytes] = []
-        for entity, events in _groups(batches, self._every_topic):
-            for order_key, record in fold(entity_of(entity), _decoded(events)):
-                keys.append(order_key)
-                payloads.append(encode_valid(record))
-            if len(keys) >= 10_000:
-                yield _record_batch(schema, keys, payloads)
-                keys, payloads = [], []
-        yield _record_batch(schema, keys, payloads)
 
 
 def _record_batch(schema: pa.Schema, *columns: list[Any]) -> pa.RecordBatch:

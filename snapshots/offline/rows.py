@@ -102,7 +102,15 @@ def _error_row(node: str, file: str, scanned: Scanned, error: str | None) -> Row
 def entity_rows(
     batch: Batch, since: Offset, until: Offset, invisible: Iterable[tuple[Offset, Offset]]
 ) -> Iterator[Row]:
-    """Return the rows of `entities` for one batch: records in [since, until) that are not in `invisible` ranges.
+    """Return the rows of `entities` for one batch; see `visible_records`."""
+    for key, offset, payload in visible_records(batch, since, until, invisible):
+        yield (entity_text(key), FROM_LOG, offset, payload)
+
+
+def visible_records(
+    batch: Batch, since: Offset, until: Offset, invisible: Iterable[tuple[Offset, Offset]]
+) -> Iterator[tuple[EntityKey, Offset, bytes]]:
+    """Return key, offset and bytes of the records of one batch, in [since, until) and not in `invisible` ranges.
 
     Raises:
         LogFormatError: the batch cannot be decoded.
@@ -124,7 +132,7 @@ def entity_rows(
                 "does not know: use the release that wrote it, or a later one"
             )
         for key in entity_keys(record):
-            yield (entity_text(key), FROM_LOG, offset, payload)
+            yield key, offset, payload
 
 
 def snapshot_entity_rows(records: Iterable[tuple[MetadataRecord, bytes]]) -> Iterator[Row]:

@@ -18,7 +18,7 @@ from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of, unpack_header, unproven
 
-_WINDOW_BYTES: Final = 4 << 20
+_WINDOW_BYTES: Final = 8 << 20
 _CHAIN_AT: Final = 48
 _BATCH_BEGINS: Final = re.compile(rb"(?=\x01[\x00\x01]\x00\x00)")
 """Pattern for the beginning of a batch, with a lookahead: if a record ends with 01, the next batch begins one byte
@@ -40,7 +40,7 @@ class Scanned(NamedTuple):
     previous_chain: bytes | None
     """The chain before, from the file's header or the previous batch; None after damage."""
     chain_ok: bool | None
-    """True if the batch continues `previous_chain`; None if that or the batch is unknown."""
+    """True if the batch continues `previous_chain`; None if that or the batch is unknown, or no chain is verified."""
     error: str | None
 
 
@@ -99,10 +99,10 @@ def split(file: File, name: str, split_bytes: int) -> list[FileRange]:
     return [*ranges, begun]
 
 
-def scan(file: File, stretch: FileRange, until: Offset | None = None) -> Iterator[Scanned]:
+def scan(file: File, stretch: FileRange, until: Offset | None = None, *, chained: bool = True) -> Iterator[Scanned]:
     """Scan the batches of one part of a file, in order. End at the zero tail, or when the log reaches `until`.
 
-    A batch that begins below `until` is returned as a whole.
+    A batch that begins below `until` is returned as a whole. Unless `chained`, no chain is verified.
     """
     position, expected, chain = stretch.start, stretch.expected_offset, stretch.previous_chain
     if position == 0:
@@ -136,7 +136,7 @@ def scan(file: File, stretch: FileRange, until: Offset | None = None) -> Iterato
             yield Scanned(position, stop - position, None, expected, chain, None, str(e))
             position, expected, chain = stop, None, None
             continue
-        chain_ok = None if chain is None else verify_chain(batch, chain)
+        chain_ok = verify_chain(batch, chain) if chained and chain is not None else None
         yield Scanned(position, len(batch.data), batch, expected, chain, chain_ok, None)
         position += len(batch.data)
         expected, chain = batch.end_offset, batch.chain

@@ -6,7 +6,9 @@ both schemas are made from one list.
     batches     one row per batch, and per damaged place
     records     one row per record, for people and queries
     entities    one row per record and entity that the record changes: the input of a fold
+    packed      one row per entity and piece of a task: many records, for the fold of millions of them
     activity    how many events of each kind each time bucket has
+    stretches   one row per stretch that a task reads: see `stretch`
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -70,13 +72,38 @@ ENTITIES: Final = (
 """`generation` 0: a record of the snapshot below the log, and `offset` is its number in that snapshot; 1: a record of
 the log."""
 
+PACKED: Final = (
+    Column("entity", "string"),
+    Column("generation", "int"),
+    Column("offset", "long"),
+    Column("sizes", "binary"),
+    Column("offsets", "binary"),
+    Column("payload", "binary"),
+)
+"""Generation as in `entities`; `offset` is that of the first record. `packed` explains the other columns."""
+
 ACTIVITY: Final = (
     Column("kind", "string"),
     Column("bucket", "long"),
     Column("count", "long"),
 )
 
-TABLES: Final = {"batches": BATCHES, "records": RECORDS, "entities": ENTITIES, "activity": ACTIVITY}
+STRETCHES: Final = (
+    Column("node", "string"),
+    Column("file", "string"),
+    Column("position", "long"),
+    Column("facts", "string", True),
+)
+"""`facts` is null if the stretch is not whole; else the text of a `stretch.WholeStretch`."""
+
+TABLES: Final = {
+    "batches": BATCHES,
+    "records": RECORDS,
+    "entities": ENTITIES,
+    "packed": PACKED,
+    "activity": ACTIVITY,
+    "stretches": STRETCHES,
+}
 
 _ARROW: Final = {
     "string": pa.string(),

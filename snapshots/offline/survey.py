@@ -110,10 +110,11 @@ def read_punctuation(spark: "SparkSession", paths: list[str], until: Offset | st
         timestamp_ms = int(row["timestamp"].timestamp() * 1_000 + 0.5)
         placed = Placed(row["offset"], row["epoch"], timestamp_ms, record, row["payload"])
         found.setdefault(row["node"], []).append(placed)
-    return {node: _sort(placed) for node, placed in found.items()}
+    return {node: punctuation_of(placed) for node, placed in found.items()}
 
 
-def _sort(placed: list[Placed]) -> Punctuation:
+def punctuation_of(placed: list[Placed]) -> Punctuation:
+    """Sort the records of one node."""
     placed.sort(key=lambda each: each.offset)
     return Punctuation(
         tuple(each for each in placed if isinstance(each.record, _CONTROL)),

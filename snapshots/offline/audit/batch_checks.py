@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metadata_log.format.ids import Offset
 from snapshots.offline.audit.findings import Finding, Severity, error
+from snapshots.offline.look import FirstBatch
 from snapshots.offline.survey import Punctuation
 
 if TYPE_CHECKING:
@@ -126,6 +127,22 @@ def chains_at(batches: "DataFrame", offsets: set[Offset]) -> dict[tuple[str, Off
         return {}
     rows = batches.where(batches["end_offset"].isin(sorted(offsets))).select("node", "end_offset", "chain")
     return {(row["node"], row["end_offset"]): row["chain"] for row in rows.toArrow().to_pylist()}
+
+
+def first_batches(batches: "DataFrame") -> list[FirstBatch]:
+    """Return the first batch of each epoch on each node."""
+    from pyspark.sql import functions as f
+
+    firsts = (
+        batches.where("error IS NULL")
+        .groupBy("node", "epoch")
+        .agg(
+            f.min("base_offset").alias("offset"),
+            f.min_by("file", "base_offset").alias("file"),
+            f.min_by("position", "base_offset").alias("position"),
+        )
+    )
+    return [FirstBatch(**row) for row in firsts.toArrow().to_pylist()]
 
 
 def places_of(batches: "DataFrame", node: str, offsets: set[Offset]) -> dict[Offset, tuple[str, int]]:

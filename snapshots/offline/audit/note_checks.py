@@ -1,25 +1,22 @@
 """Checks of the small files beside the segments, `flushed` and `log-start`, and of the cluster's genesis chain."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
 from snapshots.format import BOOTSTRAP_END, genesis
-from snapshots.offline.audit.batch_checks import NodeBatches, chains_at
+from snapshots.offline.audit.batch_checks import NodeBatches
+from snapshots.offline.audit.batches import Batches
 from snapshots.offline.audit.findings import Finding, error
 from snapshots.offline.inputs import NodeLog
 from snapshots.reader import read_meta
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
-
-def check_notes(logs: Iterable[NodeLog], batches: "DataFrame", nodes: dict[str, NodeBatches]) -> list[Finding]:
+def check_notes(logs: Iterable[NodeLog], batches: Batches, nodes: dict[str, NodeBatches]) -> list[Finding]:
     """Return the findings of all nodes; `nodes` has the numbers of their batches."""
     logs = tuple(logs)
     noted = {log.flushed.end for log in logs if log.flushed} | {log.start.start.offset for log in logs if log.start}
-    chains = chains_at(batches, noted)
+    chains = batches.chains_at(noted)
     found: list[Finding] = []
     for log in logs:
         found += _check_ends(log, chains, nodes.get(log.node))

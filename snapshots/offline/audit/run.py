@@ -23,16 +23,8 @@ from metadata_log.format.ids import Epoch, NodeId, Offset
 from metadata_log.format.records import LeaderChange
 from metadata_log.store.log_notes import LogStart, read_flushed, read_start
 from snapshots.format import snapshot_name
-from snapshots.offline.audit.batch_checks import (
-    NodeBatches,
-    chains_at,
-    check_batches,
-    check_skips,
-    compare_nodes,
-    places_of,
-    summarize,
-    with_history,
-)
+from snapshots.offline.audit.batch_checks import NodeBatches, check_skips
+from snapshots.offline.audit.batches import Batches, read_batches
 from snapshots.offline.audit.findings import Finding, Severity, error
 from snapshots.offline.audit.note_checks import check_notes
 from snapshots.offline.audit.result import Activity, AuditResult, Leadership
@@ -41,10 +33,10 @@ from snapshots.offline.audit.summary import lines_of, summary
 from snapshots.offline.compaction import CannotCompact, base_of
 from snapshots.offline.fold import FoldResult, fold_digests, read_entities
 from snapshots.offline.inputs import NodeLog, find_logs
-from snapshots.offline.survey import NO_PUNCTUATION, Punctuation, read_punctuation, read_table
+from snapshots.offline.survey import NO_PUNCTUATION, Punctuation, read_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 TIME_BUCKETS: Final = 96
 _RACY: Final = frozenset(
@@ -67,10 +59,17 @@ def audit(spark: "SparkSession", paths: Sequence[str], progress: Progress = lamb
     return _Audit(spark, find_logs(paths), progress).run()
 
 
+def read_all_batches(spark: "SparkSession", paths: Sequence[str]) -> tuple[dict[str, NodeBatches], list[Finding]]:
+    """Check only the batches and the notes of the logs in `paths`: the first step of the audit. Return numbers and findings."""
+    look = _Audit(spark, find_logs(paths), lambda _: None).look()
+    look.batches.unpersist()
+    return look.nodes, look.findings
+
+
 class _Look(NamedTuple):
     """All batches, and the findings in them."""
 
-    batches: "DataFrame"
+    batches: Batches
     nodes: dict[str, NodeBatches]
     findings: list[Finding]
 
@@ -89,14 +88,14 @@ class _Audit:
     def run(self) -> AuditResult:
         self._check_cluster()
         self._progress("reading every batch")
-        look = self._look()
+        look = self.look()
         if any(finding.rule in _RACY and self._has_moved(finding.node) for finding in look.findings):
             # A tail that was truncated and written again between two reads looks like damage, but not twice at the same
             # place.
             self._progress("reading every batch again, where logs were written to meanwhile")
             look.batches.unpersist()
             before = {_place(finding) for finding in look.findings}
-            look = self._look()
+            look = self.look()
             twice = [
                 f for f in look.findings if _place(f) in before or f.rule not in _RACY or not self._has_moved(f.node)
             ]
@@ -107,15 +106,11 @@ class _Audit:
         finally:
             look.batches.unpersist()
 
-    def _look(self) -> "_Look":
+    def look(self) -> "_Look":
         """Check all batches once."""
-        batches = read_table(self._spark, self._paths, "batches", until=self._until).cache()
-        nodes = summarize(batches)
-        findings = check_batches(with_history(batches))
-        self._progress("comparing the nodes")
-        findings += compare_nodes(batches, len(self._logs))
-        findings += check_notes(self._logs.values(), batches, nodes)
-        return _Look(batches, nodes, findings)
+        batches = read_batches(self._spark, tuple(self._logs.values()), self._until, self._progress)
+        findings = [*batches.findings, *check_notes(self._logs.values(), batches, batches.nodes)]
+        return _Look(batches, batches.nodes, findings)
 
     def _has_moved(self, node: str | None) -> bool:
         """Return True if the node has flushed, truncated or retired anything since the audit began."""
@@ -129,14 +124,14 @@ class _Audit:
         except LogFormatError:
             return log.start
 
-    def _go_on(self, batches: "DataFrame", nodes: dict[str, NodeBatches]) -> AuditResult:
+    def _go_on(self, batches: Batches, nodes: dict[str, NodeBatches]) -> AuditResult:
         self._progress("who led")
-        punctuation = read_punctuation(self._spark, self._paths, self._until)
+        punctuation = batches.punctuation()
         leaders = self._check_leaders(batches, punctuation)
         self._findings += check_skips(punctuation)
         self._progress("verifying snapshots")
         snapshots = verify_snapshots(self._spark, self._logs.values())
-        chains = chains_at(batches, {snapshot.end for snapshot in snapshots})
+        chains = batches.chains_at({snapshot.end for snapshot in snapshots})
         ends = {node: numbers.end_offset for node, numbers in nodes.items()}
         self._findings += check_snapshots(snapshots, self._logs, chains, ends)
         self._forget_races()
@@ -182,10 +177,8 @@ class _Audit:
 
     # --- leaders ------------------------------------------------------------------------------------------------------
 
-    def _check_leaders(self, batches: "DataFrame", punctuation: dict[str, Punctuation]) -> tuple[Leadership, ...]:
+    def _check_leaders(self, batches: Batches, punctuation: dict[str, Punctuation]) -> tuple[Leadership, ...]:
         """Check that each epoch has one leader on all nodes, and begins with its LeaderChange."""
-        from pyspark.sql import functions as f
-
         seen: dict[Epoch, dict[NodeId, tuple[str, Leadership]]] = defaultdict(dict)
         beginnings: dict[str, set[Offset]] = defaultdict(set)
         for node, found in punctuation.items():
@@ -201,22 +194,13 @@ class _Audit:
                     f"{leader} by {node} at {led.offset}" for leader, (node, led) in sorted(leaders.items())
                 )
                 self._findings.append(error("two-leaders", f"epoch {epoch}: {detail}", offset=self._low(leaders)))
-        firsts = (
-            batches.where("error IS NULL")
-            .groupBy("node", "epoch")
-            .agg(
-                f.min("base_offset").alias("offset"),
-                f.min_by(f.struct("file", "position"), "base_offset").alias("place"),
-            )
-        )
-        for row in firsts.toArrow().to_pylist():
-            first_of_log = self._logs[row["node"]].segments[0].base_offset
-            if row["offset"] not in beginnings[row["node"]] and not (row["offset"] == first_of_log > 0):
-                detail = f"epoch {row['epoch']} begins without a LeaderChange"
-                place = row["place"]
+        for first in batches.firsts():
+            first_of_log = self._logs[first.node].segments[0].base_offset
+            if first.offset not in beginnings[first.node] and not (first.offset == first_of_log > 0):
+                detail = f"epoch {first.epoch} begins without a LeaderChange"
                 self._findings.append(
-                    error("epoch-without-leader", detail, node=row["node"], file=place["file"],
-                          position=place["position"], offset=row["offset"])
+                    error("epoch-without-leader", detail, node=first.node, file=first.file,
+                          position=first.position, offset=first.offset)
                 )  # fmt: skip
         return tuple(sorted(leadership for leaders in seen.values() for _, leadership in leaders.values()))
 
@@ -262,7 +246,7 @@ class _Audit:
 
     def _check_state(
         self,
-        batches: "DataFrame",
+        batches: Batches,
         node: str,
         fold: FoldResult | None,
         snapshots: list[CheckedSnapshot],
@@ -281,7 +265,7 @@ class _Audit:
                 self._findings.append(
                     error("snapshot-state", detail, node=snapshot.node, file=snapshot.name, offset=snapshot.end)
                 )
-        places = places_of(batches, node, {offset for offset, _, _ in fold.misfits})
+        places = batches.places_of(node, {offset for offset, _, _ in fold.misfits})
         for offset, entity, reason in fold.misfits:
             file, position = places.get(offset, (None, None))
             self._findings.append(
