@@ -27,11 +27,12 @@ JOBS ?= 2
 BENCH_ARGS ?=
 ENTITIES_ARGS ?=
 SCALE_ARGS ?=
+OFFLINE_ARGS ?=
 REPLICAS_ARGS ?=
 ROLLING_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos chaos-data powercut powercut-data rolling model bench entities scale replicas agents restart deaths kills image-spike clean
+.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos chaos-data powercut powercut-data rolling model bench entities scale replicas agents restart deaths kills image-spike offline clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -119,19 +120,24 @@ $(MODEL): constraints-model.txt scripts/make_venv.sh
 model: $(MODEL)  ## checks the TLA+ models of the protocol with TLC, all states within their bounds; needs a Java
 	@.venv-model/bin/python spec/check.py $(MODEL_ARGS)
 
-bench: $(VENV)  ## speed, side by side with etcd on this machine; then `make scale`, `restart`, `deaths` and `replicas`
+bench: $(VENV)  ## speed, side by side with etcd on this machine; then `make scale`, `restart`, `deaths`, `replicas`, `offline`
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 	@$(BIN)/python -m benchmarks.entities $(ENTITIES_ARGS)
 	@$(BIN)/python -m benchmarks.scale $(SCALE_ARGS)
 	@$(BIN)/python -m benchmarks.agent_restart $(RESTART_ARGS)
 	@$(BIN)/python -m benchmarks.broker_death $(DEATH_ARGS)
 	@$(BIN)/python -m benchmarks.replicas $(REPLICAS_ARGS)
+	@$(BIN)/python scripts/get_java.py
+	@$(BIN)/python -m benchmarks.offline --records 10000000 $(OFFLINE_ARGS)
 
 entities: $(VENV)  ## entities, watches and sessions, side by side with etcd; ENTITIES_ARGS="--quick" takes a minute
 	@$(BIN)/python -m benchmarks.entities $(ENTITIES_ARGS)
 
 replicas: $(VENV)  ## replicated partitions, side by side with Apache Kafka; REPLICAS_ARGS="--rounds 1 --partitions 0"
 	@$(BIN)/python -m benchmarks.replicas $(REPLICAS_ARGS)
+
+offline: java  ## offline jobs over a simulated year, beside a plain reader; OFFLINE_ARGS="--records 10000000 --dir DIR"
+	@$(BIN)/python -m benchmarks.offline $(OFFLINE_ARGS)
 
 scale: $(VENV)  ## the figures of a cluster with millions of partitions; SCALE_ARGS="--partitions 200000 --topics 2000"
 	@$(BIN)/python -m benchmarks.scale $(SCALE_ARGS)

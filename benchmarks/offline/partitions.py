@@ -57,7 +57,8 @@ class Seat:
             self.leader = broker
             self.leader_epoch += 1
             return PartitionChange(self.topic_id, self.number, None, broker)
-        self.isr = (*self.isr, broker)
+        # Leaders propose an ISR in the order of the replicas.
+        self.isr = tuple([each for each in self.replicas if each == broker or each in self.isr])
         return PartitionChange(self.topic_id, self.number, self.isr)
 
     def lead(self, broker: NodeId) -> PartitionChange:

@@ -69,7 +69,7 @@ MARKS: Final = 26
 """How many failovers and how many snapshot marks a year has."""
 SNAPSHOTS_KEPT: Final = 4
 MANIFEST: Final = "year.json"
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of the generator. A year of another version is made anew."""
 WRITE_BATCHES: Final = 256
 
@@ -144,10 +144,22 @@ def _with_partitions(image: MetadataImage, cluster: Cluster) -> Iterator[Metadat
                 yield seat.record
 
 
+def partitions_of(records: int) -> int:
+    """Return how many partitions the cluster of a log of `records` records has."""
+    return min(PARTITIONS_MAX, records // RECORDS_PER_PARTITION_MIN)
+
+
 def make_year(
-    out: Path, records: int, nodes: int = 3, seed: int = 1, progress: Progressing = lambda _: None
+    out: Path,
+    records: int,
+    nodes: int = 3,
+    seed: int = 1,
+    partitions: int | None = None,
+    progress: Progressing = lambda _: None,
 ) -> list[Path]:
     """Write a year of about `records` records into `out`, or find it there; return the data directories of the nodes.
+
+    `partitions`: about how many the cluster has at the end; None: `partitions_of`.
 
     A year that was begun and not finished, or has other numbers, is deleted first.
 
@@ -155,11 +167,12 @@ def make_year(
         FileExistsError: `out` has other files.
     """
     paths = [out / f"controller-{node}" for node in CONTROLLERS[:nodes]]
-    manifest = {"format": FORMAT, "records": records, "nodes": nodes, "seed": seed}
+    count = partitions_of(records) if partitions is None else partitions
+    manifest = {"format": FORMAT, "records": records, "nodes": nodes, "seed": seed, "partitions": count}
     if (out / MANIFEST).exists() and json.loads((out / MANIFEST).read_text()) == manifest:
         return paths
     _clear(out)
-    _live(paths[0], records, seed, progress)
+    _live(paths[0], records, seed, count, progress)
     for place, path in enumerate(paths):
         if place > 0:
             _copy(paths[0], path, SNAPSHOTS_KEPT - place)
@@ -180,10 +193,10 @@ def _clear(out: Path) -> None:
         shutil.rmtree(out / f"controller-{node}", ignore_errors=True)
 
 
-def _live(path: Path, records: int, seed: int, progress: Progressing) -> None:
+def _live(path: Path, records: int, seed: int, partitions: int, progress: Progressing) -> None:
     dice = random.Random(seed)
     log = YearLog(path, records)
-    cluster = Cluster(dice, log.append, min(PARTITIONS_MAX, records // RECORDS_PER_PARTITION_MIN))
+    cluster = Cluster(dice, log.append, partitions)
     events: dict[str, Callable[[], None]] = {
         "restart": cluster.restart_next,
         "fail": cluster.fail,
@@ -245,11 +258,11 @@ def main() -> int:
     return 0
 
 
-def make_with_bar(out: Path, records: int, nodes: int = 3, seed: int = 1) -> list[Path]:
+def make_with_bar(out: Path, records: int, nodes: int = 3, seed: int = 1, partitions: int | None = None) -> list[Path]:
     """Make the year, with a progress bar on standard error."""
     with Progress(console=Console(stderr=True)) as bar:
         task = bar.add_task(f"a year of {records:,} records", total=records)
-        paths = make_year(out, records, nodes, seed, lambda end: bar.update(task, completed=end))
+        paths = make_year(out, records, nodes, seed, partitions, lambda end: bar.update(task, completed=end))
         bar.update(task, completed=records)
     return paths
 
