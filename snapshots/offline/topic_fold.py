@@ -112,6 +112,21 @@ class States:
             self._count += 1
         return state
 
+    def sibling(self, state: _State, isr: NodeIds | None, leader: NodeId | None) -> _State | None:
+        """Return the state with this ISR and leader, and else as `state`; None if no partition can be in the state. An ISR or leader
+        of None is that of `state`. This is `merge` and `of` for the most frequent changes, in half the time.
+        """
+        old = state.fields
+        key = old[ISR] if isr is None else isr, old[LEADER] if leader is None else leader
+        found = state.siblings.get(key)
+        if found is None:
+            new = (old[REPLICAS], key[0], *old[REMOVING:LEADER], key[1], *old[RECOVERY_STATE:])
+            if misfit(new) is not None:
+                return None
+            found = state.siblings[key] = _State(new, state.siblings)
+            self._count += 1
+        return found
+
     def _forget(self) -> None:
         for siblings in self._families.values():
             for state in siblings.values():
@@ -190,16 +205,13 @@ class TopicFold:
         """Return the step that an ordinary change makes, and remember the step; None if the change does not fit."""
         change, is_small = self._states.change_of(tail, packed)
         state = self._partitions[number]
-        known = None
         if is_small:
-            fields = state.fields
-            isr = fields[ISR] if change.isr is None else change.isr
-            known = state.siblings.get((isr, fields[LEADER] if change.leader is None else change.leader))
-        if known is None:
+            known = self._states.sibling(state, change.isr, change.leader)
+        else:
             new = merge(state.fields, change)
-            if misfit(new) is not None:
-                return None
-            known = self._states.of(new)
+            known = None if misfit(new) is not None else self._states.of(new)
+        if known is None:
+            return None
         step = state.steps[tail] = (known, 0 if change.leader is None else 1)
         return step
 
