@@ -113,8 +113,9 @@ class States:
         return state
 
     def sibling(self, state: _State, isr: NodeIds | None, leader: NodeId | None) -> _State | None:
-        """Return the state with this ISR and leader, and else as `state`; None if no partition can be in the state. An ISR or leader
-        of None is that of `state`. This is `merge` and `of` for the most frequent changes, in half the time.
+        """Return the state with this ISR and leader, and else as `state`; None if no partition can be in it.
+
+        An ISR or leader of None is that of `state`. This is `merge` and `of` for the most frequent changes, in half the time.
         """
         old = state.fields
         key = old[ISR] if isr is None else isr, old[LEADER] if leader is None else leader
