@@ -239,6 +239,8 @@ class Consumer:
                 REMIND_MS at most.
             PositionsUnusable: the last commit has failed. It is tried again after `auto_commit_interval_ms`.
         """
+        self._check_runs()
+        self._core.commits.take_all()  # before the first turn of the loop: Ctrl-C may end this call there
         now_ms = self._clock.now_ms()
         until_ms = now_ms + round(max_wait_s * 1_000)
         remind_ms = min(until_ms, now_ms + REMIND_MS)

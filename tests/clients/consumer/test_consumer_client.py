@@ -99,6 +99,21 @@ async def test_a_record_in_whose_work_the_program_fails_comes_again() -> None:
         assert await program.poll(consumer) == ["b", "c"]
 
 
+async def test_records_are_taken_when_the_next_poll_is_cancelled_at_once() -> None:
+    """Ctrl-C after the last record was shown: the program has called `poll` again, and this call ends in its first turn."""
+    program = Program()
+    program.append("a", "b")
+    with pytest.raises(asyncio.CancelledError):
+        async with program.consumer() as consumer:
+            consumer.assign([key()])
+            assert await program.poll(consumer) == ["a", "b"]
+            polling = asyncio.create_task(consumer.poll(0))
+            await asyncio.sleep(0)
+            polling.cancel()
+            await polling
+    assert program.store.positions[key()].offset == 2
+
+
 async def test_a_program_can_commit_by_itself() -> None:
     program = Program()
     program.append("a", "b")
