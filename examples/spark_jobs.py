@@ -23,7 +23,7 @@ def answer(spark: "SparkSession", request: dict[str, Any]) -> dict[str, Any]:
 
     if request["job"] == "compact":
         compacted = compact(spark, request["directory"], request["offset"], request["out"])
-        return {"path": str(compacted.path), "records": compacted.record_count, "digest": compacted.digest.hex()}
+        return {"path": compacted.path, "records": compacted.record_count, "digest": compacted.digest.hex()}
     result = audit(spark, request["directories"])
     if request["report"] is not None:
         Path(request["report"]).write_text(report_html(result))

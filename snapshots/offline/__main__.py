@@ -9,13 +9,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from metadata_log.format.errors import LogFormatError
+from snapshots.offline.bundle import NEEDED, write_bundle
 from snapshots.offline.dump_source import CannotShow, Shown, dump_of
 from snapshots.offline.java import JavaNotFound
 
@@ -64,8 +64,8 @@ def main() -> None:
 
 @main.command()
 @click.argument("directories", nargs=-1, required=True)
-@click.option("--report", type=click.Path(dir_okay=False), help="Writes an HTML report here.")
-@click.option("--summary", "summary_file", type=click.Path(dir_okay=False), help="Writes the JSON summary here too.")
+@click.option("--report", metavar="FILE", help="Writes an HTML report to this path or URL.")
+@click.option("--summary", "summary_file", metavar="FILE", help="Writes the JSON summary to this path or URL, too.")
 @click.option(
     "--fail-on", type=click.Choice(["error", "warning", "never"]), default="warning", show_default=True,
     help="From which severity on the exit code is 10.",
@@ -89,15 +89,16 @@ def audit(
         from snapshots.offline.audit.report import report_html
         from snapshots.offline.audit.run import audit as run_audit
         from snapshots.offline.audit.run import summary
+        from snapshots.offline.writable import write_text
 
         result = run_audit(spark, directories, step)
         as_json = {"schema_version": SCHEMA_VERSION, **summary(result)}
         if report:
-            Path(report).write_text(report_html(result))
+            write_text(report, report_html(result))
             as_json["report"] = report
     text = json.dumps(as_json, indent=2, ensure_ascii=False)
     if summary_file:
-        Path(summary_file).write_text(text + "\n")
+        write_text(summary_file, text + "\n")
     if output == "json":
         click.echo(text)
     else:
@@ -111,7 +112,11 @@ def audit(
 @main.command()
 @click.argument("directory")
 @click.option(
-    "--out", "out_dir", required=True, type=click.Path(file_okay=False), help="The directory for the checkpoint."
+    "--out",
+    "out_dir",
+    required=True,
+    metavar="DIRECTORY",
+    help="The directory, or an object store's URL, for the snapshot.",
 )
 @click.option("--at-mark", type=click.Choice(["last"]), help="Compact to the last snapshot mark (the default).")
 @click.option("--offset", type=click.IntRange(1), help="Compact to this end offset instead, the end of a batch.")
@@ -153,7 +158,7 @@ def compact(
             raise Failed(str(e)) from None
     found = {
         "schema_version": SCHEMA_VERSION,
-        "path": str(result.path),
+        "path": result.path,
         "end_offset": result.end.offset,
         "epoch": result.end.epoch,
         "bytes": result.size,
@@ -221,6 +226,32 @@ def dump(
         click.echo(f"quorum-offline: {note}", err=True)
     if tally.damaged:
         sys.exit(EXIT_FINDINGS)
+
+
+@main.command()
+@click.option("--out", "out_dir", required=True, type=click.Path(file_okay=False), help="The directory for both files.")
+@_common
+def bundle(out_dir: str, output: str) -> None:
+    """Writes the files for spark-submit: a program, and a zip with the modules that it imports.
+
+    The machines of the Spark cluster need no metaquorum, but the packages that the command prints.
+    """
+    try:
+        written = write_bundle(out_dir)
+    except OSError as e:
+        raise Failed(f"the bundle was not written: {e}; choose another directory") from None
+    if output == "json":
+        found = {
+            "schema_version": SCHEMA_VERSION,
+            "program": str(written.program),
+            "modules": str(written.modules),
+            "needs": NEEDED,
+            "command": written.command,
+        }
+        click.echo(json.dumps(found, indent=2))
+    else:
+        click.echo(f"{written.program}\n{written.modules}")
+        click.echo(f"packages that each machine needs: {', '.join(NEEDED)}\n{written.command}")
 
 
 @contextmanager

@@ -9,14 +9,13 @@ reads the node's directory, live or copied, and always writes elsewhere. An oper
 does.
 """
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import pyarrow as pa
 
-from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.files import File
 from metadata_log.format.codec import decode_records
 from metadata_log.format.ids import Offset, OffsetAndEpoch
 from metadata_log.format.records import KRaftVersion, MetadataRecord, Voters
@@ -24,11 +23,12 @@ from snapshots.format import BOOTSTRAP_END, SnapshotMeta, snapshot_name
 from snapshots.offline.committed import Committed, committed_end
 from snapshots.offline.inputs import NodeLog, find_log, find_logs
 from snapshots.offline.look import WholeLog, look
-from snapshots.offline.packed_fold import fold_records, read_packed
+from snapshots.offline.packed.fold import fold_records, read_packed
 from snapshots.offline.schema import Column, arrow_schema, spark_schema
 from snapshots.offline.survey import NO_PUNCTUATION, Punctuation, read_punctuation, read_table
+from snapshots.offline.writable import writable
 from snapshots.reader import read_meta, read_snapshot
-from snapshots.writer import write_records
+from snapshots.writer import WRITE_BYTES, write_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +46,8 @@ class CannotCompact(Exception):
 class Compacted(NamedTuple):
     """The result of a compaction."""
 
-    path: Path
+    path: str
+    """The path or URL of the snapshot."""
     end: OffsetAndEpoch
     size: int
     record_count: int
@@ -77,7 +78,7 @@ def compact(
 
     The log is read as far as its files, and those of the other controllers in `beside`, prove that it is committed;
     with `uncommitted` as far as it is durable. One task writes `out_dir`, and the driver verifies the file. In a cluster of
-    machines `out_dir` must be a shared volume.
+    machines `out_dir` must be a shared volume, or the URL of an object store.
 
     Raises:
         CannotCompact: the offset or mark does not exist, or may not be committed, the log is damaged below it, it lies
@@ -85,7 +86,7 @@ def compact(
         LogFormatError: the directory has no log, or its snapshot is damaged.
     """
     log = find_log(source_dir)
-    if Path(out_dir).resolve() == Path(log.path).resolve():
+    if _is_same_place(out_dir, log.path):
         raise CannotCompact("the output directory is the log's own directory; choose another one")
     whole = (look(spark, [log], "flushed", () if end_offset is None else (end_offset,)) or {}).get(log.node)
     if whole is None:
@@ -249,33 +250,48 @@ def _meta(log: NodeLog, found: Punctuation, place: _Place, base: SnapshotMeta | 
     return SnapshotMeta(place.end, place.timestamp_ms, place.chain, voters, kraft_version)
 
 
+def _is_same_place(path: str, other: str) -> bool:
+    if "://" in path or "://" in other:
+        return path.rstrip("/") == other.rstrip("/")
+    return Path(path).resolve() == Path(other).resolve()
+
+
 def _write(log: NodeLog, canonical: "DataFrame", meta: SnapshotMeta, out_dir: str) -> Compacted:
     name = snapshot_name(meta.end)
-    with contextlib.suppress(FileNotFoundError):
-        (Path(out_dir) / name).unlink()  # delete the file of an earlier run, so that this run proves its own bytes
-    written = RealDirectory(out_dir)
+    written = writable(out_dir)
+    if written.exists(name):
+        written.remove(name)  # the file of an earlier run: this run proves its own bytes
     if not canonical.mapInArrow(_Writer(out_dir, meta), spark_schema(WRITTEN)).collect():
         write_records(written, meta, ())  # without records to fold Spark runs no task
     contents = read_snapshot(written, meta.end)
-    path = Path(out_dir) / name
-    same = _same(log, meta.end, path) if meta.end in log.snapshots else None
+    size, is_same = _compare(written.open(name), log, meta.end)
     return Compacted(
-        path, meta.end, path.stat().st_size, contents.record_count, contents.digest, contents.meta.chain, same
+        f"{out_dir.rstrip('/')}/{name}",
+        meta.end,
+        size,
+        contents.record_count,
+        contents.digest,
+        contents.meta.chain,
+        is_same,
     )
 
 
-def _same(log: NodeLog, end: OffsetAndEpoch, path: Path) -> bool:
-    theirs = log.directory.open(snapshot_name(end))
+def _compare(ours: File, log: NodeLog, end: OffsetAndEpoch) -> tuple[int, bool | None]:
+    """Return the size of our file, and whether the node's own snapshot is equal; None if the node has none."""
+    theirs = log.directory.open(snapshot_name(end)) if end in log.snapshots else None
     try:
-        with path.open("rb") as ours:
-            position = 0
-            while data := ours.read(1 << 20):
-                if theirs.read_at(position, len(data)) != data:
-                    return False
-                position += len(data)
-        return theirs.size() == position
+        size = ours.size()
+        if theirs is None:
+            return size, None
+        chunks = range(0, size, WRITE_BYTES)
+        is_same = theirs.size() == size and all(
+            theirs.read_at(at, WRITE_BYTES) == ours.read_at(at, min(WRITE_BYTES, size - at)) for at in chunks
+        )
+        return size, is_same
     finally:
-        theirs.close()
+        ours.close()
+        if theirs is not None:
+            theirs.close()
 
 
 class _Writer:
@@ -295,7 +311,7 @@ class _Writer:
                     count += 1
                     yield cast(MetadataRecord, decode_records(payload, 1)[0])
 
-        info = write_records(RealDirectory(self._out_dir), self._meta, records())
+        info = write_records(writable(self._out_dir), self._meta, records())
         values: list[Any] = [[snapshot_name(info.end)], [info.size], [count]]
         schema = arrow_schema(WRITTEN)
         arrays = [pa.array(value, type=field.type) for value, field in zip(values, schema, strict=True)]

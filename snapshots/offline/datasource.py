@@ -33,7 +33,7 @@ from metadata_log.format.ids import OFFSET_MAX, Offset
 from metadata_log.format.records import MetadataRecord
 from snapshots.offline import rows
 from snapshots.offline.inputs import NodeLog, find_logs
-from snapshots.offline.packed import packed_rows, packed_snapshot_rows
+from snapshots.offline.packed.entities import packed_rows, packed_snapshot_rows
 from snapshots.offline.readonly import ReadOnlyDirectory
 from snapshots.offline.scan import FileRange, Scanned, scan, split
 from snapshots.offline.schema import TABLES, BatchBuilder, spark_schema

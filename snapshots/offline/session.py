@@ -1,7 +1,8 @@
 """The Spark session of the jobs: local unless told otherwise, quiet, in UTC.
 
 Three settings are necessary:
-  * workers must use the driver's Python, or they run `python3` from the PATH, which may lack Arrow;
+  * workers must use the driver's Python, or they run `python3` from the PATH, which may lack Arrow. Under `spark-submit`
+    the operator chooses it, with PYSPARK_PYTHON or `spark.pyspark.python`;
   * filter pushdown for Python sources must be switched on;
   * a source checkout that is not installed must be on the workers' PYTHONPATH too.
 """
@@ -32,12 +33,13 @@ def start_session(
     require_java()
     python_path = [str(PROJECT_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(python_path)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    is_submitted = "SPARK_ENV_LOADED" in os.environ
+    if not is_submitted:
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
     from snapshots.offline.datasource import MetadataLogSource
 
-    is_submitted = "SPARK_ENV_LOADED" in os.environ
     is_local = (master or "local").startswith("local") and not is_submitted
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

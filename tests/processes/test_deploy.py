@@ -1,14 +1,17 @@
 """What lies in `deploy/` is true: the sample configurations are accepted as they stand, and units start what there is."""
 
 import configparser
+import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 
 from broker_agent.__main__ import REPORT_DEATH
 from broker_agent.config import load
 from quorum.config import QuorumConfig
 from service_kit.process.config import load_config
+from snapshots.offline.__main__ import main as quorum_offline
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
@@ -29,13 +32,17 @@ def test_the_sample_broker() -> None:
     ]
 
 
+def read_unit(name: str) -> configparser.ConfigParser:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(DEPLOY / "systemd" / name)
+    return unit
+
+
 @pytest.mark.parametrize(("name", "config"), [("quorumd", "controller"), ("brokerd", "broker")])
 def test_units_start_what_there_is(name: str, config: str) -> None:
     """A configuration that a restart will not mend is not tried again."""
-    unit = configparser.ConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read(DEPLOY / "systemd" / f"{name}.service")
-    service = unit["Service"]
+    service = read_unit(f"{name}.service")["Service"]
     assert service["ExecStart"] == f"/opt/metaquorum/bin/{name} --config /etc/metaquorum/{config}.yaml"
     assert service["RestartPreventExitStatus"] == "78"
     assert service["Type"] == "notify"
@@ -44,3 +51,18 @@ def test_units_start_what_there_is(name: str, config: str) -> None:
             service["ExecStopPost"]
             == f"-/opt/metaquorum/bin/{name} {REPORT_DEATH} --config /etc/metaquorum/{config}.yaml"
         )
+
+
+def test_the_nightly_audits_are_commands_that_there_are() -> None:
+    """The timer's unit and the CronJob give words that `quorum-offline audit` accepts."""
+    program, *of_unit = shlex.split(read_unit("metaquorum-audit.service")["Service"]["ExecStart"])
+    assert program == "/opt/metaquorum/bin/quorum-offline"
+    assert read_unit("metaquorum-audit.timer")["Timer"]["Persistent"] == "true"
+    job = yaml.safe_load((DEPLOY / "kubernetes" / "audit.yaml").read_text())
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    program, *of_pod = pod["containers"][0]["command"]
+    assert program == "quorum-offline" and pod["restartPolicy"] == "Never"
+    for words, nodes in ((of_unit, 1), (of_pod, 3)):
+        assert words[0] == "audit"
+        parsed = quorum_offline.commands["audit"].make_context("audit", words[1:]).params
+        assert len(parsed["directories"]) == nodes and parsed["report"] and parsed["summary_file"]

@@ -31,7 +31,7 @@ def test_the_compacted_file_is_the_controllers_file(spark: "SparkSession", tmp_p
         result = compact(spark, str(node.path), offset, str(tmp_path / "out"))
         assert result.end == end
         assert result.same_as_source is True
-        assert result.path.read_bytes() == (node.path / "@metadata" / snapshot_name(end)).read_bytes()
+        assert Path(result.path).read_bytes() == (node.path / "@metadata" / snapshot_name(end)).read_bytes()
 
 
 def test_an_epoch_may_have_sixty_four_bits(spark: "SparkSession", tmp_path: Path) -> None:

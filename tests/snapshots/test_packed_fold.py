@@ -24,9 +24,9 @@ from metadata_log.format.records import (
 from metadata_log.image.delta import InvalidRecord
 from metadata_log.image.entities import entity_keys
 from metadata_log.image.entity_key import EVERY_TOPIC
-from snapshots.offline import topic_fold
-from snapshots.offline.packed import packed_rows, packed_snapshot_rows
-from snapshots.offline.packed_fold import FoldTask
+from snapshots.offline.packed import topic_fold
+from snapshots.offline.packed.entities import packed_rows, packed_snapshot_rows
+from snapshots.offline.packed.fold import FoldTask
 from snapshots.offline.rows import Row
 from snapshots.offline.schema import PACKED, arrow_schema
 from tests.metadata_log.image.histories import History
@@ -72,7 +72,7 @@ def folded(rows: Iterable[Row], records: Sequence[MetadataRecord] = (), base: Of
 def test_random_histories_give_the_canonical_records(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are cut anywhere, and a task remembers few states."""
     dice = random.Random(seed)
-    monkeypatch.setattr("snapshots.offline.packed.PACKED_BYTES_MAX", dice.choice((500, 8 << 20)))
+    monkeypatch.setattr("snapshots.offline.packed.entities.PACKED_BYTES_MAX", dice.choice((500, 8 << 20)))
     monkeypatch.setattr(topic_fold, "STATES_MAX", dice.choice((2, 20_000)))
     history = History(seed).run(60)
     rows = [*packed_rows(batches_of(history.log, dice), 0, END, ())]

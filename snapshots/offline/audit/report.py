@@ -7,7 +7,7 @@ state. Every text from a log is escaped, because names in a log can contain anyt
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from html import escape
-from pathlib import Path
+from importlib.resources import files
 from typing import Final
 
 from snapshots.offline.audit import charts
@@ -17,7 +17,7 @@ from snapshots.offline.audit.result import AuditResult
 from snapshots.offline.audit.snapshot_checks import CheckedSnapshot
 
 FINDINGS_SHOWN: Final = 300
-_STYLE: Final = Path(__file__).with_name("report.css")
+_STYLE: Final = files(__package__).joinpath("report.css")  # also in the zip of a bundle
 _ACTIVITY: Final = (
     ("isr change", "ISR changes", False),
     ("partition leader change", "partition leader changes", False),

@@ -1,7 +1,7 @@
 """Fold one topic with its partitions, and decode a change only when its bytes are new to the state that it changes.
 
-A partition goes through few states, again and again: a broker leaves the ISR, and comes back. Each state knows the bytes of the
-changes that it has seen, and the state that each of them leads to. Example, with the replicas (1, 2, 3):
+A partition goes through few states, again and again: a broker leaves the ISR, and comes back. Each state has a table: the bytes
+of a change, and the next state. Example, with the replicas (1, 2, 3):
 
     1. state A has the ISR (1, 2, 3). The bytes `isr=(1, 3)` are new: they are decoded, merged and checked, and lead to state B
     2. at B, `isr=(1, 2, 3)` is new, and leads to A again, which is found by its ISR and leader
@@ -42,7 +42,7 @@ from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.entities import with_order_keys
 from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, NOWHERE
-from snapshots.offline.packed import CHANGE_STARTS
+from snapshots.offline.packed.entities import CHANGE_STARTS
 
 STATES_MAX: Final = 50_000
 """Maximum number of states, and of changes, that one task remembers."""
