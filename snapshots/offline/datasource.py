@@ -4,15 +4,18 @@
 
 Options:
     path          a data directory, an `@metadata` directory, or a JSON list of several
-    mode          batches (default), records, entities, packed, activity or stretches: see `schema`
+    mode          batches (default), records, entities, packed, activity or stretches: see `schema`; or the name of a record
+                  type, such as PartitionChange: see `typed`
     until         flushed (default: the durable end at the start), end, an offset, or a JSON object {path: offset}
-    since         an offset; only for entities and packed
+    since         an offset; only for entities, packed and the name of a record type
     types         type numbers, comma-separated; only for records
     invisible     JSON list of [from, to) offset ranges to leave out; only for entities and packed
     base          name of the snapshot below the log, to be read first; only for entities and packed
     first_ms, bucket_ms    begin and length of the time buckets; only for activity
     wanted        JSON list of offsets: which ends of batches to tell; only for stretches
     split_bytes   about how many bytes one task reads (default: an eighth of the logs, from 4 to 64 MiB)
+    damage        fail (default) or skip; only for the name of a record type
+    pushdown      true: the source answers filters; only for the name of a record type, and for one query (see `typed.reader`)
 
 One `InputPartition` is a part of a file between two batch boundaries. The driver plans with file names and headers
 only. The workers open the files themselves, so a log in an object store is read by the workers.
@@ -20,7 +23,7 @@ only. The workers open the files themselves, so a log in an object store is read
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -32,19 +35,16 @@ from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import OFFSET_MAX, Offset
 from metadata_log.format.records import MetadataRecord
 from snapshots.offline import rows
-from snapshots.offline.inputs import NodeLog, find_logs
+from snapshots.offline.inputs import NodeLog, find_logs, split_bytes_of, until_of
 from snapshots.offline.packed.entities import packed_rows, packed_snapshot_rows
 from snapshots.offline.readonly import ReadOnlyDirectory
 from snapshots.offline.scan import FileRange, Scanned, scan, split
 from snapshots.offline.schema import TABLES, BatchBuilder, spark_schema
 from snapshots.offline.stretch import survey
+from snapshots.offline.typed.arrow_schema import spark_schema_of
+from snapshots.offline.typed.columns import CLASSES, schema_of
+from snapshots.offline.typed.reader import parse_typed, typed_reader
 from snapshots.reader import records_of
-
-SPLIT_BYTES_MIN: Final = 4 << 20
-SPLIT_BYTES_MAX: Final = 64 << 20
-"""The bounds of the default. A segment of the default size is one part, so the planning has not to read its headers."""
-SPLITS: Final = 8
-"""How many tasks a small log has at least."""
 
 
 class Settings(NamedTuple):
@@ -74,8 +74,10 @@ def parse_options(options: Mapping[str, str]) -> Settings:
     if not path:
         raise ValueError('metadata_log: no path given; name the log with .option("path", DIRECTORY)')
     mode = options.get("mode", "batches")
-    if mode not in TABLES:
-        raise ValueError(f"metadata_log: mode {mode!r}; there are {', '.join(TABLES)}")
+    if mode not in TABLES and mode not in CLASSES:
+        raise ValueError(
+            f"metadata_log: mode {mode!r}; there are {', '.join(TABLES)}, and the name of each record type"
+        )
     until = options.get("until", "flushed")
     if until not in ("flushed", "end") and not until.isdigit() and not until.startswith("{"):
         raise ValueError(
@@ -116,10 +118,14 @@ class MetadataLogSource(DataSource):  # type: ignore[misc]
         return "metadata_log"
 
     def schema(self) -> StructType:
-        return spark_schema(TABLES[parse_options(self.options).mode])
+        mode = parse_options(self.options).mode
+        return spark_schema(TABLES[mode]) if mode in TABLES else spark_schema_of(schema_of(CLASSES[mode]))
 
-    def reader(self, schema: StructType) -> "MetadataLogReader":
-        return MetadataLogReader(parse_options(self.options))
+    def reader(self, schema: StructType) -> DataSourceReader:
+        settings = parse_options(self.options)
+        if settings.mode in TABLES:
+            return MetadataLogReader(settings)
+        return typed_reader(parse_typed(self.options, settings))
 
 
 class MetadataLogReader(DataSourceReader):  # type: ignore[misc]
@@ -132,11 +138,9 @@ class MetadataLogReader(DataSourceReader):  # type: ignore[misc]
         settings = self._settings
         stretches: list[InputPartition] = []
         logs = find_logs(settings.paths)
-        if not settings.split_bytes:
-            size = sum(segment.size for log in logs for segment in log.segments)
-            settings = settings._replace(split_bytes=min(SPLIT_BYTES_MAX, max(SPLIT_BYTES_MIN, size // SPLITS)))
+        settings = settings._replace(split_bytes=split_bytes_of(logs, settings.split_bytes))
         for log in logs:
-            until = _until(log, settings.until)
+            until = until_of(log, settings.until)
             if settings.base is not None:
                 stretches.append(Stretch(log.node, log.path, None, None))
             stretches += [Stretch(log.node, log.path, each, until) for each in _stretches(log, settings, until)]
@@ -189,15 +193,6 @@ class MetadataLogReader(DataSourceReader):  # type: ignore[misc]
                     yield (kind, bucket, count)
         finally:
             file.close()
-
-
-def _until(log: NodeLog, until: str) -> Offset | None:
-    if until == "end":
-        return None
-    if until.startswith("{"):
-        found = json.loads(until).get(log.path)
-        return None if found is None else int(found)
-    return log.durable_end if until == "flushed" else int(until)
 
 
 def _stretches(log: NodeLog, settings: Settings, until: Offset | None) -> Iterator[FileRange]:

@@ -8,6 +8,7 @@ belong to a running node, so the order of reading matters. Example:
 If the job read the note last, it would trust records that it had read before they were complete.
 """
 
+import json
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -20,6 +21,11 @@ from snapshots.format import BOOTSTRAP_END, parse_name
 from snapshots.offline.readonly import ReadOnlyDirectory
 
 METADATA_DIRECTORY: Final = "@metadata"
+SPLIT_BYTES_MIN: Final = 4 << 20
+SPLIT_BYTES_MAX: Final = 64 << 20
+"""The bounds of the default. A segment of the default size is one part, so the planning has not to read its headers."""
+SPLITS: Final = 8
+"""How many tasks a small log has at least."""
 
 
 class SegmentFile(NamedTuple):
@@ -106,6 +112,25 @@ def find_logs(paths: Iterable[str]) -> tuple[NodeLog, ...]:
             name, number = f"{log.node} ({number})", number + 1
         logs.append(log._replace(node=name))
     return tuple(logs)
+
+
+def until_of(log: NodeLog, until: str) -> Offset | None:
+    """Return the end offset that the option `until` of a job names for `log`; None: the end of the log.
+
+    `until` is `flushed`, `end`, an offset, or a JSON object with an offset for each directory.
+    """
+    if until == "end":
+        return None
+    if until.startswith("{"):
+        found = json.loads(until).get(log.path)
+        return None if found is None else int(found)
+    return log.durable_end if until == "flushed" else int(until)
+
+
+def split_bytes_of(logs: Iterable[NodeLog], given: int) -> int:
+    """Return about how many bytes one task reads: `given`, or an eighth of the logs if it is 0."""
+    size = sum(segment.size for log in logs for segment in log.segments)
+    return given or min(SPLIT_BYTES_MAX, max(SPLIT_BYTES_MIN, size // SPLITS))
 
 
 def _read(metadata: ReadOnlyDirectory, data: ReadOnlyDirectory) -> NodeLog:
