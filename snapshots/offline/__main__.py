@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from snapshots.offline.audit.run import AuditResult
+    from snapshots.offline.history.place import Place
 
 EXIT_FINDINGS: Final = 10
 EXIT_FAILED: Final = 1
@@ -56,7 +57,7 @@ class Failed(click.ClickException):
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "QUORUM_OFFLINE"})
 @click.version_option(package_name="metaquorum", message="metaquorum %(version)s")
 def main() -> None:
-    """Spark jobs over a metadata log: audit it, compact it, read it as tables.
+    """Spark jobs over a metadata log: audit it, compact it, turn its history into tables.
 
     Exit codes: 0 clean, 10 the audit or the dump has findings, 1 the job failed, 2 wrong usage.
     """
@@ -178,6 +179,67 @@ def compact(
         click.echo(f"{result.path}\n{result.record_count:,} records at {result.end}, digest {result.digest.hex()[:16]}")
         click.echo(f"compared with the source's snapshot: {same[result.same_as_source]}")
     sys.exit(EXIT_FINDINGS if result.same_as_source is False else 0)
+
+
+class _Place(click.ParamType[Any]):
+    """An offset or a time."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from snapshots.offline.history.place import parse_place
+
+        try:
+            return parse_place(value)
+        except ValueError as e:
+            self.fail(str(e), param, ctx)
+
+
+@main.command()
+@click.argument("directory")
+@click.option("--out", "out_dir", required=True, type=click.Path(file_okay=False), help="The directory of the tables.")
+@click.option("--tables", "names", help="Comma-separated; default: all tables, or those that the directory has.")
+@click.option("--since", type=_Place(), help="Leave out what ended before this offset or time (UTC).")
+@click.option("--until", type=_Place(), help="End at this offset or time (UTC); default: the durable end.")
+@_spark_options
+@_common
+def history(
+    directory: str,
+    out_dir: str,
+    names: str | None,
+    since: "Place | None",
+    until: "Place | None",
+    master: str | None,
+    shuffle_partitions: int,
+    output: str,
+) -> None:
+    """Turns a log into tables of its history, or adds to them what is new.
+
+    The tables are Parquet files, for questions in Spark SQL: who led a partition, which broker was fenced and why, who
+    changed a config. DIRECTORY is a node's data directory, or its @metadata directory.
+    """
+    with _needing("spark"):
+        from snapshots.offline.history.place import EVERYWHERE
+        from snapshots.offline.history.tables import TABLES
+    wanted = tuple(TABLES) if names is None else tuple(names.split(","))
+    unknown = [name for name in wanted if name not in TABLES]
+    if unknown:
+        raise click.UsageError(f"there is no table {unknown[0]!r}; there are {', '.join(TABLES)}")
+    with _session(master, shuffle_partitions) as (spark, step):
+        from snapshots.offline.history.output import HistoryRefused
+        from snapshots.offline.history.run import make_history
+        from snapshots.offline.history.summary import lines_of, summary
+
+        try:
+            result = make_history(
+                spark, directory, out_dir, wanted=wanted, since=since, until=until or EVERYWHERE, progress=step
+            )
+        except HistoryRefused as e:
+            raise Failed(str(e)) from None
+    if output == "json":
+        click.echo(json.dumps(summary(result), indent=2))
+    else:
+        click.echo("\n".join(lines_of(result)))
 
 
 @main.command()

@@ -1,0 +1,1 @@
+"""History: a log as tables of intervals and events, for operators' questions in SQL."""

@@ -1,0 +1,116 @@
+"""The two ends of a run: the place from which it goes on, with the proof that the log has the same history there, and its end."""
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from metadata_log.format.ids import Offset
+from snapshots.format import snapshot_name
+from snapshots.offline.compaction import CannotCompact, base_of
+from snapshots.offline.history import survey
+from snapshots.offline.history.folding.steps import Step, open_at_end
+from snapshots.offline.history.output import Baseline, HistoryRefused
+from snapshots.offline.history.place import Place
+from snapshots.offline.inputs import NodeLog
+from snapshots.reader import verify_snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NOWHERE: Final = Step(0, 0, 0)
+_ANEW: Final = "make the tables anew in another directory"
+
+
+class Begin(NamedTuple):
+    """The place from which a run goes on."""
+
+    step: Step
+    chain: bytes | None
+    """The chain of the log there; None at the beginning of a log."""
+    base: str | None
+    """The snapshot whose records come first."""
+    last: Baseline | None
+    """The baseline of the run before."""
+
+    @property
+    def run(self) -> int:
+        """The number of the run that begins here."""
+        return 1 if self.last is None else self.last.run + 1
+
+
+class End(NamedTuple):
+    """The end of a run: a place outside of transactions."""
+
+    step: Step
+    chain: bytes | None
+    waiting: int
+    """The number of records of an open transaction, which are left for the next run."""
+
+
+def begin_of(log: NodeLog, last: Baseline | None) -> Begin:
+    """Return the baseline of the last run; else the snapshot below the log; else the beginning of the log.
+
+    Raises:
+        HistoryRefused: the log starts above the baseline, or has no snapshot where it starts.
+        LogFormatError: the snapshot is damaged.
+    """
+    if last is not None:
+        if log.start_offset > last.end.offset:
+            raise HistoryRefused(
+                f"the log of {log.node} starts at {log.start_offset}, and the tables end at {last.end.offset}: the part between "
+                f"is gone; use the directory of another node, or {_ANEW}"
+            )
+        return Begin(last.end, last.chain, None, last)
+    try:
+        base = base_of(log)
+    except CannotCompact as e:
+        raise HistoryRefused(str(e).split(";")[0] + "; use the directory of another node") from None
+    if base is None:
+        return Begin(NOWHERE, None, None, None)
+    meta = verify_snapshot(log.directory, base)
+    return Begin(Step(base.offset, meta.timestamp_ms, base.epoch), meta.chain, snapshot_name(base), None)
+
+
+def check_history(log: NodeLog, begin: Begin, rows: "DataFrame", small: survey.SmallRows) -> None:
+    """Refuse a log with another history below the place where the run begins.
+
+    Raises:
+        HistoryRefused: the chain of the log differs there, or the log has dropped a batch that the tables contain.
+    """
+    if begin.chain is not None:
+        offset = begin.step.offset
+        chain = survey.chain_at(rows, offset)
+        if chain is None and log.start is not None and log.start.start.offset == offset:
+            chain = log.start.chain
+        if chain is None and begin.last is not None:
+            raise HistoryRefused(f"the log of {log.node} does not reach offset {offset}, where the tables end; {_ANEW}")
+        if chain is not None and chain != begin.chain:
+            what = "the snapshot" if begin.last is None else "the tables"
+            raise HistoryRefused(
+                f"the log of {log.node} has another history below offset {offset} than {what}; {_ANEW}"
+            )
+    if begin.last is None:
+        return
+    for skip in small.skips():
+        if skip.dropped_start < begin.step.offset:
+            raise HistoryRefused(
+                f"an operator has skipped the batch at offset {skip.offset}, and the tables contain its effect; {_ANEW}"
+            )
+
+
+def end_of(begin: Begin, rows: "DataFrame", small: survey.SmallRows, until: Place) -> End:
+    """Return the end of the last batch at or below `until`, or of the last one before a transaction that is open there."""
+    begin_end = survey.End(begin.step, begin.chain or b"")
+    found = survey.end_below(rows, until) or begin_end
+    markers = [each for each in small.markers if each.offset < found.step.offset]
+    begun = open_at_end(markers, small.dropped())
+    end = found if begun is None else survey.end_below(rows, until._replace(offset=begun)) or begin_end
+    if end.step.offset <= begin.step.offset:
+        end = begin_end
+    return End(end.step, end.chain or None, max(0, found.step.offset - end.step.offset))
+
+
+def since_of(begin: Begin, rows: "DataFrame", since: Place | None) -> Offset:
+    """Return the offset at or below which ended intervals, and events, are left out."""
+    if begin.last is not None:
+        return begin.last.since
+    found = None if since is None else survey.end_below(rows, since)
+    return 0 if found is None else found.step.offset

@@ -1,0 +1,165 @@
+"""The Spark side of a run: the rows of the log with those of the state before them, and the passes over them."""
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from snapshots.offline.history.folding.broker_history import ENTITIES, BrokerHistory, StepRecords
+from snapshots.offline.history.folding.steps import Step, Steps
+from snapshots.offline.history.folding.task import EntityRow, Task, record_of, rows_of_task, steps_in
+from snapshots.offline.history.log_rows import LOG_ROWS
+from snapshots.offline.history.output import STATE_FILES, Baseline, HistoryRefused
+from snapshots.offline.history.tables import COUNTS, STATE, Row, wide_schema
+from snapshots.offline.history.writer import STATE_SCHEMA, WRITTEN, TaskWriter
+from snapshots.offline.rows import FROM_SNAPSHOT
+from snapshots.offline.typed.arrow_schema import spark_schema_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WIDE_ROWS_MAX: Final = 2_000
+"""Maximum number of rows in one RecordBatch between tasks."""
+_ORDER: Final = (
+    "table", "day", "to_offset", "offset", "from_offset", "entity", "generation", "topic_id", "partition", "condition",
+    "kind", "name", "field",
+)  # fmt: skip
+_TOPIC_PREFIX: Final = '["topic",'
+Batches = Iterator[pa.RecordBatch]
+Written = dict[str, tuple[int, int]]
+"""For each table the numbers of final rows and of open rows."""
+
+
+def with_state(spark: "SparkSession", rows: "DataFrame", out: Path, last: Baseline) -> "DataFrame":
+    """Return the rows of the log, behind those of the state that the run `last` has left.
+
+    Raises:
+        HistoryRefused: files of the state are missing.
+    """
+    from pyspark.sql import functions as f
+
+    paths = sorted(map(str, (out / STATE).glob(STATE_FILES.format(run=last.run))))
+    found = sum(pq.read_metadata(path).num_rows for path in paths)
+    if found != last.state_rows:
+        raise HistoryRefused(
+            f"{out / STATE} has {found} of the {last.state_rows} rows of run {last.run}: files are missing or strange; make the "
+            "tables anew in another directory"
+        )
+    if not paths:
+        return rows
+    state = spark.read.schema(spark_schema_of(STATE_SCHEMA)).parquet(*paths)
+    columns = [
+        f.col(field.name)
+        if field.name in STATE_SCHEMA.names
+        else f.lit(0 if field.name in ("step", "epoch", "time_ms", "size") else None)
+        .cast(spark_schema_of([field])[0].dataType)
+        .alias(field.name)
+        for field in LOG_ROWS
+    ]
+    return state.select(*columns).unionByName(rows)
+
+
+def broker_pass(
+    rows: "DataFrame", steps: Steps, begin: Step, open_rows: Iterable[Row], *, goes_on: bool
+) -> tuple[BrokerHistory, list[Row]]:
+    """Run the pass over the brokers; return it, and the intervals that ended."""
+    from pyspark.sql import functions as f
+
+    kind = f.get_json_object("entity", "$[0]")
+    needed = rows.where(f.col("entity").startswith("[") & kind.isin(*ENTITIES))
+    ordered = needed.select(*EntityRow._fields).orderBy("generation", "offset", "entity").toLocalIterator()
+    entity_rows = (EntityRow(*row)._replace(payload=bytes(row["payload"])) for row in ordered)
+    history, waiting = BrokerHistory(), list(open_rows)
+    closed: list[Row] = []
+    is_loaded = False
+    for generation, group in groupby(entity_rows, key=lambda row: row.generation):
+        if generation == FROM_SNAPSHOT:
+            history.load(((row.offset, record_of(row)) for row in group), waiting, begin, goes_on=goes_on)
+            is_loaded = True
+            continue
+        if not is_loaded:
+            history.load((), waiting, begin, goes_on=goes_on)
+            is_loaded = True
+        for step, records in steps_in(group, steps):
+            closed += history.step(StepRecords(step, tuple(records)))
+    if not is_loaded:
+        history.load((), waiting, begin, goes_on=goes_on)
+    return history, closed
+
+
+def sizes_of_state(rows: "DataFrame") -> tuple[int, int]:
+    """Return the numbers of topics and partitions in the state."""
+    from pyspark.sql import functions as f
+
+    topics = rows.where((f.col("generation") == FROM_SNAPSHOT) & f.col("entity").startswith(_TOPIC_PREFIX))
+    found = topics.agg(f.count("*").alias("records"), f.countDistinct("entity").alias("topics")).collect()[0]
+    return found["topics"], found["records"] - found["topics"]
+
+
+class Passed(NamedTuple):
+    """What the large pass has written, and found."""
+
+    written: Written
+    counts: dict[dt.date, Row]
+    """Topics and partitions that came and went, of each day."""
+    state_rows: int
+
+
+def large_pass(rows: "DataFrame", task: Task, staging: Path, run: int) -> Passed:
+    """Run the pass over all entities, and write the staged files."""
+    from pyspark.sql import functions as f
+
+    entities = rows.where(f.col("entity").startswith("[")).select(*EntityRow._fields)
+    ordered = entities.repartition("entity").sortWithinPartitions("entity", "generation", "offset")
+    wide = ordered.mapInArrow(TaskPass(task), spark_schema_of(wide_schema()))
+    by_day = wide.repartition("table", "day").sortWithinPartitions(*_ORDER)
+    answers = by_day.mapInArrow(TaskWriter(staging, run), spark_schema_of(WRITTEN)).collect()
+    written: Written = dict.fromkeys(task.tables, (0, 0))
+    counts: dict[dt.date, Row] = {}
+    state_rows = 0
+    for row in answers:
+        if row["table"] == COUNTS:
+            _add_counts(counts, json.loads(row["counts"]))
+        elif row["table"] == STATE:
+            state_rows += row["rows"]
+        else:
+            final, still_open = written[row["table"]]
+            is_final = row["day"] is not None
+            written[row["table"]] = (final + row["rows"] * is_final, still_open + row["rows"] * (not is_final))
+    return Passed(written, counts, state_rows)
+
+
+def _add_counts(counts: dict[dt.date, Row], more: Mapping[str, int]) -> None:
+    for name, count in more.items():
+        day, column = name.split(" ")
+        known = counts.setdefault(dt.date.fromisoformat(day), {})
+        known[column] = known.get(column, 0) + count
+
+
+class TaskPass:
+    """The pass of one task. A class instead of a closure, so that workers find it by name."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def __call__(self, batches: Batches) -> Batches:
+        schema = wide_schema()
+        waiting: list[dict[str, Any]] = []
+        for table, row in rows_of_task(_entity_rows(batches), self._task):
+            waiting.append({"table": table, **row})
+            if len(waiting) >= WIDE_ROWS_MAX:
+                yield pa.RecordBatch.from_pylist(waiting, schema=schema)
+                waiting = []
+        yield pa.RecordBatch.from_pylist(waiting, schema=schema)
+
+
+def _entity_rows(batches: Batches) -> Iterator[EntityRow]:
+    for batch in batches:
+        columns = [column.to_pylist() for column in batch.columns]
+        for values in zip(*columns, strict=True):
+            yield EntityRow(*values)

@@ -1,0 +1,1 @@
+"""The passes over entities, without Spark: records in, rows of the tables out."""

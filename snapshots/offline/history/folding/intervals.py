@@ -1,0 +1,62 @@
+"""Intervals: rows with a begin and an end. An open interval outlives its run."""
+
+import datetime as dt
+import json
+from typing import Any, Final
+
+from snapshots.offline.history.folding.steps import Step
+from snapshots.offline.history.tables import Row
+
+_US: Final = 1_000
+_DAY_MS: Final = 86_400_000
+_FIRST_DAY: Final = dt.date(1970, 1, 1)
+
+
+def day_of(time_ms: int) -> dt.date:
+    """Return the day (UTC) of a time."""
+    return _FIRST_DAY + dt.timedelta(days=time_ms // _DAY_MS)
+
+
+def moment_text(time_ms: int) -> str:
+    """Return a time as people read it."""
+    seconds, ms = divmod(time_ms, 1_000)
+    return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+
+
+def opened(step: Step, *, began_before: bool, **columns: Any) -> Row:
+    """Return an interval that begins at `step`. `began_before`: the state is older, and `step` is the begin of the log."""
+    return {
+        **columns,
+        "from_offset": step.offset,
+        "from_time": step.time_ms * _US,
+        "began_before": began_before,
+    }
+
+
+def closed(row: Row, step: Step, **columns: Any) -> Row:
+    """Return the interval with its end."""
+    to_time = step.time_ms * _US
+    return {
+        **row,
+        **columns,
+        "to_offset": step.offset,
+        "to_time": to_time,
+        "duration_ms": (to_time - row["from_time"]) // _US,
+        "day": day_of(step.time_ms),
+    }
+
+
+def event(step: Step, **columns: Any) -> Row:
+    """Return an event at `step`."""
+    return {**columns, "offset": step.offset, "time": step.time_ms * _US, "day": day_of(step.time_ms)}
+
+
+def pack_row(table: str, row: Row) -> bytes:
+    """Return an open interval as the next run reads it."""
+    return json.dumps([table, row], ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def unpack_row(payload: bytes) -> tuple[str, Row]:
+    """Return the table and the interval of `pack_row`."""
+    table, row = json.loads(payload)
+    return table, row

@@ -1,0 +1,156 @@
+"""The pass of one task over its entities: rows in, rows of all tables out. Works without Spark, so tests can run the pass alone.
+
+The input is sorted by entity, generation and offset, and all rows of an entity come to one task:
+
+    generation -1    an open interval of an earlier run
+    generation  0    a canonical record of the state from which the history goes on: a snapshot's, or the earlier run's
+    generation  1    a record of the log
+"""
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import groupby
+from typing import NamedTuple, cast
+
+from metadata_log.format.codec import decode_record, encode_valid
+from metadata_log.format.ids import Epoch, Offset
+from metadata_log.format.records import MetadataRecord
+from metadata_log.image.entity_key import EVERY_TOPIC
+from metadata_log.image.metadata_image import MetadataImage
+from snapshots.offline.history.folding.entity_history import EntityHistory
+from snapshots.offline.history.folding.intervals import pack_row, unpack_row
+from snapshots.offline.history.folding.steps import Step, Steps
+from snapshots.offline.history.folding.timelines import BrokerTimeline, MinIsrTimeline
+from snapshots.offline.history.folding.topic_history import Timelines, TopicHistory
+from snapshots.offline.history.log_rows import FROM_TABLES
+from snapshots.offline.history.tables import CHANGES, COUNTS, STATE, Row
+from snapshots.offline.rows import FROM_LOG, FROM_SNAPSHOT, entity_of
+
+TOPIC = EVERY_TOPIC[0]
+
+
+class EntityRow(NamedTuple):
+    """One row of the input."""
+
+    entity: str
+    generation: int
+    offset: Offset
+    step: Offset
+    epoch: Epoch
+    time_ms: int
+    payload: bytes
+    principal: str | None
+    request_id: str | None
+
+
+class Task(NamedTuple):
+    """The facts about the whole log that each task needs."""
+
+    steps: Steps
+    begin: Step
+    """The place of the state in generation 0; offset 0 without a state."""
+    goes_on: bool
+    """The tables of an earlier run end at `begin`."""
+    brokers: BrokerTimeline
+    min_isr: MinIsrTimeline
+    every_topic: tuple[EntityRow, ...]
+    """The records that concern every topic."""
+    tables: frozenset[str]
+    """The wanted tables."""
+    since: Offset
+    """Intervals with an end at or below, and events there, are left out."""
+
+
+def rows_of_task(rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Row]]:
+    """Return the rows of all tables, each with the name of its table, for the entities of one task."""
+    for entity, group in groupby(rows, key=lambda row: row.entity):
+        key = entity_of(entity)
+        if key == EVERY_TOPIC:
+            continue
+        rows_of_entity = _topic_rows if key[0] == TOPIC else _entity_rows
+        for table, row in rows_of_entity(entity, group, task):
+            if table in (STATE, COUNTS) or (table in task.tables and _is_wanted(row, task)):
+                yield table, row
+
+
+def _is_wanted(row: Row, task: Task) -> bool:
+    ended = row.get("to_offset", row.get("offset"))
+    return ended is None or ended > task.since
+
+
+def _entity_rows(entity: str, rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Row]]:
+    history = EntityHistory(entity_of(entity))
+    for generation, group in groupby(rows, key=lambda row: row.generation):
+        if generation == FROM_SNAPSHOT:
+            history.load((row.offset, record_of(row)) for row in group)
+            continue
+        for step, records in steps_in(group, task.steps):
+            for row in history.step(step, records):
+                yield CHANGES, row
+    yield from _state(entity, history.image)
+
+
+def _topic_rows(entity: str, rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Row]]:
+    history = TopicHistory(entity_of(entity), Timelines(task.brokers, task.min_isr))
+    generations = groupby(rows, key=lambda row: row.generation)
+    generation, group = next(generations, (FROM_LOG, iter(())))
+    open_rows: list[tuple[str, Row]] = []
+    if generation == FROM_TABLES:
+        open_rows = [unpack_row(row.payload) for row in group]
+        generation, group = next(generations, (FROM_LOG, iter(())))
+    if generation == FROM_SNAPSHOT:
+        history.load(((row.offset, record_of(row)) for row in group), open_rows, task.begin, goes_on=task.goes_on)
+        generation, group = next(generations, (FROM_LOG, iter(())))
+    assert generation == FROM_LOG
+    yield from _topic_steps(history, group, task)
+    for table, row in history.finish():
+        yield table, row
+        if table != COUNTS:
+            yield STATE, {"entity": entity, "generation": FROM_TABLES, "offset": 0, "payload": pack_row(table, row)}
+    yield from _state(entity, history.image)
+
+
+def _topic_steps(history: TopicHistory, rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Row]]:
+    """Run the topic's own steps, and between them the steps of configs. A new topic tells its name at the first step."""
+    is_known = history.topic is not None
+    waiting = _configs(history, task.begin.offset)
+    # A record for every topic has no effect on a topic before its creation, or after its removal.
+    for step, records in steps_in(merge(rows, task.every_topic, key=lambda row: row.offset), task.steps):
+        while waiting and waiting[0].offset < step.offset:
+            yield from history.step(waiting.pop(0), ())
+        if waiting and waiting[0].offset == step.offset:
+            waiting.pop(0)
+        yield from history.step(step, records)
+        if not is_known and history.topic is not None:
+            is_known, waiting = True, _configs(history, step.offset)
+    for step in waiting:
+        yield from history.step(step, ())
+
+
+def _configs(history: TopicHistory, since: Offset) -> list[Step]:
+    return [step for step in history.steps_of_configs() if step.offset > since]
+
+
+def steps_in(rows: Iterable[EntityRow], steps: Steps) -> Iterator[tuple[Step, list[tuple[Offset, MetadataRecord]]]]:
+    """Return the steps of these records of the log, each with its records. Records without effect are left out."""
+
+    def placed() -> Iterator[tuple[Step, EntityRow]]:
+        for row in rows:
+            batch = Step(row.step, row.time_ms, row.epoch, row.principal, row.request_id)
+            step = steps.step_of(row.offset, batch)
+            if step is not None:
+                yield step, row
+
+    for step, group in groupby(placed(), key=lambda each: each[0]):
+        yield step, [(row.offset, record_of(row)) for _, row in group]
+
+
+def record_of(row: EntityRow) -> MetadataRecord:
+    """Return the record of a row of generation 0 or 1."""
+    # The task that read the log has decoded the record before.
+    return cast(MetadataRecord, decode_record(row.payload))
+
+
+def _state(entity: str, image: MetadataImage) -> Iterator[tuple[str, Row]]:
+    for place, record in enumerate(image.canonical_records()):
+        yield STATE, {"entity": entity, "generation": FROM_SNAPSHOT, "offset": place, "payload": encode_valid(record)}

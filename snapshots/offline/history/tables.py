@@ -1,0 +1,154 @@
+"""The tables of a history. Each table is defined once, in Arrow; one wide schema carries the rows of all tables between tasks.
+
+All offsets are offsets of images, as in `quorumctl ... --at-offset N`: a state holds in each image with `from_offset <= N <
+to_offset`. A batch takes effect as a whole, and a transaction at its end. Example: the batch [40, 43) makes broker 2 the leader.
+The row of broker 1 ends with `to_offset` 43, and the row of broker 2 begins with `from_offset` 43.
+
+The column `day` is the day (UTC) on which an interval ended, or an event happened; the files are partitioned by it. A row that
+later records can still change has no day: an interval that is open, and the newest day of `growth`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from snapshots.offline.typed.arrow_schema import TIMESTAMP, list_of
+
+Row: TypeAlias = dict[str, Any]
+"""A row of a table, by column; columns that are missing are null. Times are microseconds since 1970."""
+
+_NUMBERS: Final = list_of(pa.int64())
+_INTERVAL: Final[Mapping[str, pa.DataType]] = {
+    "from_offset": pa.int64(),
+    "from_time": TIMESTAMP,
+    "to_offset": pa.int64(),
+    "to_time": TIMESTAMP,
+    "duration_ms": pa.int64(),
+    "began_before": pa.bool_(),
+    "day": pa.date32(),
+}
+_PARTITION: Final[Mapping[str, pa.DataType]] = {
+    "topic": pa.string(),
+    "topic_id": pa.string(),
+    "partition": pa.int64(),
+}
+_EVENT: Final[Mapping[str, pa.DataType]] = {"offset": pa.int64(), "time": TIMESTAMP}
+_ABSENT: Final = list_of(
+    pa.struct([("broker_id", pa.int64()), ("state", pa.string()), ("reason", pa.string())])  # as in `broker_states`
+)
+
+LEADERSHIP: Final = "leadership"
+BROKER_STATES: Final = "broker_states"
+PARTITION_CONDITIONS: Final = "partition_conditions"
+ISR_CHANGES: Final = "isr_changes"
+CHANGES: Final = "changes"
+ELECTIONS: Final = "elections"
+GROWTH: Final = "growth"
+
+TABLES: Final[Mapping[str, Mapping[str, pa.DataType]]] = {
+    LEADERSHIP: {
+        **_PARTITION,
+        "leader": pa.int64(),
+        "leader_epoch": pa.int64(),
+        "end_reason": pa.string(),
+        "next_leader": pa.int64(),
+        "principal": pa.string(),
+        **_INTERVAL,
+    },
+    BROKER_STATES: {
+        "broker_id": pa.int64(),
+        "broker_epoch": pa.int64(),
+        "incarnation_id": pa.string(),
+        "state": pa.string(),
+        "reason": pa.string(),
+        "mode": pa.string(),
+        "principal": pa.string(),
+        **_INTERVAL,
+    },
+    PARTITION_CONDITIONS: {
+        **_PARTITION,
+        "condition": pa.string(),
+        "replicas": _NUMBERS,
+        "isr": _NUMBERS,
+        "min_isr": pa.int64(),
+        "last_leader": pa.int64(),
+        "absent": _ABSENT,
+        **_INTERVAL,
+    },
+    ISR_CHANGES: {
+        **_EVENT,
+        **_PARTITION,
+        "leader": pa.int64(),
+        "leader_epoch": pa.int64(),
+        "before": _NUMBERS,
+        "after": _NUMBERS,
+        "left": _NUMBERS,
+        "joined": _NUMBERS,
+        "day": pa.date32(),
+    },
+    CHANGES: {
+        **_EVENT,
+        "action": pa.string(),
+        "kind": pa.string(),
+        "name": pa.string(),
+        "field": pa.string(),
+        "old": pa.string(),
+        "new": pa.string(),
+        "principal": pa.string(),
+        "request_id": pa.string(),
+        "day": pa.date32(),
+    },
+    ELECTIONS: {
+        **_EVENT,
+        "epoch": pa.int64(),
+        "leader_id": pa.int64(),
+        "voters": _NUMBERS,
+        "granting_voters": _NUMBERS,
+        "previous_epoch": pa.int64(),
+        "previous_leader": pa.int64(),
+        "gap_ms": pa.int64(),
+        "day": pa.date32(),
+    },
+    GROWTH: {
+        "date": pa.date32(),
+        "topics": pa.int64(),
+        "partitions": pa.int64(),
+        "brokers": pa.int64(),
+        "topics_created": pa.int64(),
+        "topics_removed": pa.int64(),
+        "partitions_created": pa.int64(),
+        "partitions_removed": pa.int64(),
+        "batches": pa.int64(),
+        "records": pa.int64(),
+        "bytes": pa.int64(),
+        "day": pa.date32(),
+    },
+}
+"""Name -> columns. `docs/history.md` explains each of them."""
+
+STATE: Final = "_state"
+"""The rows from which the next run goes on: canonical records, and open intervals. Not a table for users."""
+COUNTS: Final = "_counts"
+"""Topics and partitions that were created and removed on a day, of one task."""
+
+_CARRIED: Final[Mapping[str, pa.DataType]] = {
+    "table": pa.string(),
+    "entity": pa.string(),
+    "generation": pa.int32(),
+    "payload": pa.binary(),
+}
+
+
+def schema_of_table(name: str) -> pa.Schema:
+    """Return the columns of one table."""
+    return pa.schema([pa.field(column, kind) for column, kind in TABLES[name].items()])
+
+
+def wide_schema() -> pa.Schema:
+    """Return the columns of all tables, each once, behind the name of the row's table. Columns of one name have one type."""
+    columns: dict[str, pa.DataType] = dict(_CARRIED)
+    for table in TABLES.values():
+        for column, kind in table.items():
+            assert columns.setdefault(column, kind) == kind, column
+    return pa.schema([pa.field(column, kind) for column, kind in columns.items()])
