@@ -48,6 +48,17 @@ def _spark_options(command: F) -> F:
     return master(partitions(command))
 
 
+def _proof_options(command: F) -> F:
+    beside = click.option(
+        "--beside", multiple=True, metavar="DIRECTORY",
+        help="Another controller's directory, to prove what is committed. Can be given several times.",
+    )  # fmt: skip
+    uncommitted = click.option(
+        "--uncommitted", is_flag=True, help="Read also what is durable here and perhaps not committed."
+    )
+    return beside(uncommitted(command))
+
+
 class Failed(click.ClickException):
     """The job failed: one line, exit code 1."""
 
@@ -121,13 +132,7 @@ def audit(
 )
 @click.option("--at-mark", type=click.Choice(["last"]), help="Compact to the last snapshot mark (the default).")
 @click.option("--offset", type=click.IntRange(1), help="Compact to this end offset instead, the end of a batch.")
-@click.option(
-    "--beside",
-    multiple=True,
-    metavar="DIRECTORY",
-    help="Another controller's directory, to prove what is committed. Can be given several times.",
-)
-@click.option("--uncommitted", is_flag=True, help="Read also what is durable here and perhaps not committed.")
+@_proof_options
 @_spark_options
 @_common
 def compact(
@@ -200,7 +205,8 @@ class _Place(click.ParamType[Any]):
 @click.option("--out", "out_dir", required=True, type=click.Path(file_okay=False), help="The directory of the tables.")
 @click.option("--tables", "names", help="Comma-separated; default: all tables, or those that the directory has.")
 @click.option("--since", type=_Place(), help="Leave out what ended before this offset or time (UTC).")
-@click.option("--until", type=_Place(), help="End at this offset or time (UTC); default: the durable end.")
+@click.option("--until", type=_Place(), help="End at this offset or time (UTC); default: the last proven record.")
+@_proof_options
 @_spark_options
 @_common
 def history(
@@ -209,6 +215,8 @@ def history(
     names: str | None,
     since: "Place | None",
     until: "Place | None",
+    beside: tuple[str, ...],
+    uncommitted: bool,
     master: str | None,
     shuffle_partitions: int,
     output: str,
@@ -232,8 +240,9 @@ def history(
 
         try:
             result = make_history(
-                spark, directory, out_dir, wanted=wanted, since=since, until=until or EVERYWHERE, progress=step
-            )
+                spark, directory, out_dir, wanted=wanted, since=since, until=until or EVERYWHERE, beside=beside,
+                uncommitted=uncommitted, progress=step,
+            )  # fmt: skip
         except HistoryRefused as e:
             raise Failed(str(e)) from None
     if output == "json":

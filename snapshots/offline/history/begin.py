@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from metadata_log.format.ids import Offset
 from snapshots.format import snapshot_name
+from snapshots.offline.committed import Committed
 from snapshots.offline.compaction import CannotCompact, base_of
 from snapshots.offline.history import survey
 from snapshots.offline.history.folding.steps import Step, open_at_end
@@ -67,6 +68,26 @@ def begin_of(log: NodeLog, last: Baseline | None) -> Begin:
         return Begin(NOWHERE, None, None, None)
     meta = verify_snapshot(log.directory, base)
     return Begin(Step(base.offset, meta.timestamp_ms, base.epoch), meta.chain, snapshot_name(base), None)
+
+
+def limit_of(log: NodeLog, begin: Begin, committed: Committed | None) -> Offset | None:
+    """Return the offset at which the reading ends; None: the end of the log. `committed` None: no proof is wanted.
+
+    The tables of an earlier run may end above what is proven now. Their end is the limit then, so that the chains there can be
+    compared. The tables only grow, so a record that another leader may still replace must not be in them.
+
+    Raises:
+        HistoryRefused: nothing is proven, and the log has records.
+    """
+    if committed is None:
+        return log.durable_end
+    if not committed.end and begin.last is None and log.durable_end != 0:
+        raise HistoryRefused(
+            f"no record of {log.node} is proven to be committed: {committed.proof}; name the directories of other controllers "
+            "with --beside, or accept the risk with --uncommitted"
+        )
+    limit = committed.end if log.durable_end is None else min(committed.end, log.durable_end)
+    return max(limit, begin.step.offset)
 
 
 def check_history(log: NodeLog, begin: Begin, rows: "DataFrame", small: survey.SmallRows) -> None:

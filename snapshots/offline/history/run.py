@@ -10,13 +10,14 @@ The job only reads the node's directory, live or copied. The directory of the ta
 """
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from metadata_log.format.ids import Offset
+from snapshots.offline.committed import Committed, committed_end
 from snapshots.offline.history import engine, survey, tables
-from snapshots.offline.history.begin import Begin, End, begin_of, check_history, end_of, since_of
+from snapshots.offline.history.begin import Begin, End, begin_of, check_history, end_of, limit_of, since_of
 from snapshots.offline.history.folding.broker_history import BrokerHistory
 from snapshots.offline.history.folding.steps import Steps, steps_of
 from snapshots.offline.history.folding.task import Task
@@ -34,7 +35,7 @@ from snapshots.offline.history.output import (
 from snapshots.offline.history.place import EVERYWHERE, Place
 from snapshots.offline.history.tables import Row
 from snapshots.offline.history.writer import write_rows
-from snapshots.offline.inputs import find_log
+from snapshots.offline.inputs import find_log, find_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,6 +54,8 @@ class History(NamedTuple):
     """For each table, how many rows this run has added that are final, and how many are open now."""
     waiting: int
     """How many records of an open transaction are left for the next run."""
+    committed: Committed | None
+    """The proof behind the end; None if the log was read without one."""
 
 
 class _Run(NamedTuple):
@@ -75,22 +78,28 @@ def make_history(
     wanted: Iterable[str] = tuple(tables.TABLES),
     since: Place | None = None,
     until: Place = EVERYWHERE,
+    beside: Sequence[str] = (),
+    uncommitted: bool = False,
     progress: Progress = str,
     split_bytes: int = SPLIT_BYTES,
 ) -> History:
-    """Write or continue the tables in `out_dir`. The log is read up to its durable end, or to `until`.
+    """Write or continue the tables in `out_dir`. The log is read up to `until`, and no further than its files, and those of the
+    other controllers in `beside`, prove that it is committed; with `uncommitted` as far as it is durable.
 
     Raises:
-        HistoryRefused: the log is damaged, has another history than the tables, or the tables cannot go on.
+        HistoryRefused: the log is damaged, nothing proves a record, the log has another history than the tables, or the tables
+            cannot go on.
         LogFormatError: the directory has no log, or the log has records that this release cannot read.
     """
     log, out = find_log(directory), Path(out_dir)
     last = read_baseline(out)
     names = _agreed(last, tuple(sorted(set(wanted))), since)
     begin = begin_of(log, last)
+    committed = None if uncommitted else committed_end(find_logs([directory, *beside]))
+    limit = limit_of(log, begin, committed)
     progress("reading the log")
     rows = read_log(
-        spark, log.path, since=begin.step.offset, until=log.durable_end, base=begin.base, split_bytes=split_bytes
+        spark, log.path, since=begin.step.offset, until=limit, base=begin.base, split_bytes=split_bytes
     ).persist()
     try:
         survey.check_whole(rows, log.path, begin.step.offset, log.start_offset)
@@ -100,7 +109,7 @@ def make_history(
         survey.check_readable(small, end.step.offset)
         steps = steps_of(small.markers, small.dropped(), end.step.offset)
         run = _Run(begin, end, rows, small, steps, names, since_of(begin, rows, since))
-        return _make(spark, run, out, log.node, progress)
+        return _make(spark, run, out, log.node, progress)._replace(committed=committed)
     finally:
         rows.unpersist()
 
@@ -166,7 +175,7 @@ def _make(spark: "SparkSession", run: _Run, out: Path, node: str, progress: Prog
     publish(out, run.names)
     write_baseline(out, baseline)
     remove_old(out, begin.run)
-    return History(out, begin.step.offset, baseline, written, end.waiting)
+    return History(out, begin.step.offset, baseline, written, end.waiting, None)
 
 
 def _growth(

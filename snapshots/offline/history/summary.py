@@ -23,6 +23,7 @@ def summary(history: History) -> dict[str, Any]:
         "end_time": moment_text(baseline.end.time_ms),
         "chain": None if baseline.chain is None else baseline.chain.hex(),
         "waiting_records": history.waiting,
+        "committed": None if history.committed is None else history.committed._asdict(),
         "tables": {name: {"final": final, "open": opened} for name, (final, opened) in sorted(history.rows.items())},
     }
 
@@ -36,11 +37,13 @@ def lines_of(history: History) -> Iterator[str]:
         yield f"{name:{width}}  {final:>5}  {opened:>4}"
     yield ""
     if end.offset == history.begin:
-        yield f"nothing new: the tables end at {end.offset}@{end.epoch}, as the log of {history.baseline.node} does"
+        yield f"nothing new: the tables end at {end.offset}@{end.epoch}, as far as {history.baseline.node} was read"
     else:
         yield (
             f"records [{history.begin}, {end.offset}) of {history.baseline.node}, up to {moment_text(end.time_ms)}: "
             f"run {history.baseline.run} in {history.out}"
         )
+    if history.committed is not None:
+        yield f"committed up to {history.committed.end}: {history.committed.proof}"
     if history.waiting:
         yield f"{history.waiting} records of an open transaction are left for the next run"

@@ -150,12 +150,26 @@ def election_rows(
             event(
                 step, epoch=step.epoch, leader_id=record.leader_id, voters=[*record.voters],
                 granting_voters=[*record.granting_voters], previous_epoch=None if last is None else last[0],
-                previous_leader=None if last is None else last[1],
+                previous_leader=None if last is None else last[1], why=_why(record, last),
                 gap_ms=None if before is None else step.time_ms - before,
             )
         )  # fmt: skip
         last = (step.epoch, record.leader_id)
     return found, last
+
+
+def _why(record: LeaderChange, last: tuple[Epoch, NodeId] | None) -> str:
+    """Return what the log knows about the reason of an election. It names the voters that granted their votes; a leader that
+    grants its vote to another one was alive.
+    """
+    if last is None:
+        return "first_known"
+    previous = last[1]
+    if previous == record.leader_id:
+        return "same_leader"
+    if previous not in record.voters:
+        return "leader_removed"
+    return "leader_gave_way" if previous in record.granting_voters else "leader_silent"
 
 
 def batches_by_day(rows: "DataFrame", begin: Offset, end: Offset) -> dict[dt.date, Row]:

@@ -107,6 +107,7 @@ TABLES: Final[Mapping[str, Mapping[str, pa.DataType]]] = {
         "granting_voters": _NUMBERS,
         "previous_epoch": pa.int64(),
         "previous_leader": pa.int64(),
+        "why": pa.string(),
         "gap_ms": pa.int64(),
         "day": pa.date32(),
     },

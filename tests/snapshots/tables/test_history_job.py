@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from tests.sim.cluster import Cluster
 from tests.snapshots.history.nodes import PastNode
 from tests.snapshots.tables.local import local_history
 from tests.snapshots.test_audit_of_living_clusters import export
+from tests.snapshots.test_committed import Three
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,20 +43,21 @@ def all_rows(out: Path) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def cluster_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cluster_log(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The log of a simulated cluster whose brokers were fenced."""
     cluster = Cluster(92)
     cluster.run(1_500)
-    return export(cluster.controllers[0].disk, tmp_path_factory.mktemp("cluster") / "c1")
+    return str(export(cluster.controllers[0].disk, tmp_path_factory.mktemp("cluster") / "c1"))
 
 
-def test_one_run_and_many_give_the_rows_of_the_passes(spark: "SparkSession", cluster_log: Path, tmp_path: Path) -> None:
+def test_one_run_and_many_give_the_rows_of_the_passes(spark: "SparkSession", cluster_log: str, tmp_path: Path) -> None:
     """Spark writes what the passes give, which the twin has checked. Three runs, one of which leaves half of its files, give the
     same tables as one run.
     """
+    job = partial(make_history, spark, cluster_log, uncommitted=True)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    result = make_history(spark, str(cluster_log), str(whole), split_bytes=4_000)
-    local = local_history(cluster_log)
+    result = job(str(whole), split_bytes=4_000)
+    local = local_history(Path(cluster_log))
     assert result.baseline.end.offset == local.end.offset
     for table in ("leadership", "broker_states", "partition_conditions", "isr_changes", "changes"):
         sizes = result.rows[table]
@@ -64,15 +67,15 @@ def test_one_run_and_many_give_the_rows_of_the_passes(spark: "SparkSession", clu
     assert result.rows["elections"][0] > 0
 
     end = result.baseline.end.offset
-    make_history(spark, str(cluster_log), str(parts), until=Place(end // 3))
+    job(str(parts), until=Place(end // 3))
     shutil.copytree(parts, tmp_path / "first")
-    make_history(spark, str(cluster_log), str(parts), until=Place(end // 2))
+    job(str(parts), until=Place(end // 2))
     shutil.copytree(tmp_path / "first", parts, dirs_exist_ok=True)  # as if that run had died just before its baseline
-    make_history(spark, str(cluster_log), str(parts))
+    job(str(parts))
     assert all_rows(parts) == all_rows(whole)
     assert read_baseline(parts)._replace(run=1) == read_baseline(whole)  # type: ignore[union-attr]
     before = all_rows(parts)
-    assert make_history(spark, str(cluster_log), str(parts)).begin == end
+    assert job(str(parts)).begin == end
     assert all_rows(parts) == before
 
 
@@ -81,34 +84,37 @@ def test_other_logs_and_other_tables_are_refused(spark: "SparkSession", tmp_path
     tables are refused, and the tables stay as they are.
     """
     node, other = PastNode(tmp_path / "node", 5), PastNode(tmp_path / "other", 6)
+    job = partial(make_history, spark, uncommitted=True)
     for each in (node, other):
         each.live(10)
         each.write_out()
         each.journal.flush()
     out = tmp_path / "out"
-    make_history(spark, str(node.path), str(out), wanted=["changes"])
+    job(str(node.path), str(out), wanted=["changes"])
     before, baseline = rows_in(out, "changes"), (out / BASELINE_NAME).read_text()
     with pytest.raises(HistoryRefused, match=r"another history below|does not reach offset"):
-        make_history(spark, str(other.path), str(out), wanted=["changes"])
+        job(str(other.path), str(out), wanted=["changes"])
     with pytest.raises(HistoryRefused, match="the directory has the tables changes"):
-        make_history(spark, str(node.path), str(out), wanted=["growth"])
+        job(str(node.path), str(out), wanted=["growth"])
     with pytest.raises(HistoryRefused, match="leave --since out"):
-        make_history(spark, str(node.path), str(out), since=Place(5))
+        job(str(node.path), str(out), since=Place(5))
     node.skip_a_batch()
     node.journal.flush()
-    assert make_history(spark, str(node.path), str(out)).rows.keys() == {"changes"}
+    assert job(str(node.path), str(out)).rows.keys() == {"changes"}
     assert (rows_in(out, "changes"), baseline) != (before, (out / BASELINE_NAME).read_text())
     next((out / "_state").glob("*.parquet")).unlink()
     with pytest.raises(HistoryRefused, match=r"_state has \d+ of the \d+ rows of run 2: files are missing"):
-        make_history(spark, str(node.path), str(out))
+        job(str(node.path), str(out))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("")
     with pytest.raises(HistoryRefused, match=r"such as letter\.txt"):
-        make_history(spark, str(node.path), str(tmp_path / "full"))
+        job(str(node.path), str(tmp_path / "full"))
 
 
-def test_the_command(spark: "SparkSession", cluster_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """0 and a summary; 1 and one line if the job refuses; 2 for a table that does not exist."""
+def test_the_command(spark: "SparkSession", cluster_log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 and a summary; 1 and one line if the job refuses; 2 for a table that does not exist. A run ends where the files prove no
+    more, and another controller's directory proves more.
+    """
 
     @contextmanager
     def session(*_: object) -> Iterator[object]:
@@ -121,17 +127,25 @@ def test_the_command(spark: "SparkSession", cluster_log: Path, tmp_path: Path, m
     def run(*words: str) -> Any:
         return CliRunner().invoke(cli.main, ["history", *words])
 
-    found = run(str(cluster_log), "--out", out, "--tables", "broker_states,growth", "-o", "json")
+    refused = run(cluster_log, "--out", out)
+    assert refused.exit_code == cli.EXIT_FAILED
+    assert "no record of c1 is proven to be committed" in refused.output
+    three = Three(tmp_path / "three")
+    log, beside = map(str, three.paths[:2])
+    found = run(log, "--out", out, "--tables", "broker_states,growth", "-o", "json")
     assert found.exit_code == 0, found.output
     summary = json.loads(found.stdout)
     assert summary["tables"].keys() == {"broker_states", "growth"}
-    assert summary["run"] == 1
+    assert (summary["run"], summary["end_offset"]) == (1, three.marked)
+    assert "has written a snapshot" in summary["committed"]["proof"]
+    more = json.loads(run(log, "--beside", beside, "--out", out, "-o", "json").stdout)
+    assert (more["begin_offset"], more["end_offset"]) == (three.marked, three.end)
     register(spark, out)
     (row,) = spark.sql("SELECT count(*) n, sum(CAST(day IS NULL AS INT)) open FROM growth").collect()
     assert (row["n"], row["open"]) == (len(rows_in(Path(out), GROWTH)), 1)
-    again = run(str(cluster_log), "--out", out)
+    again = run(log, "--uncommitted", "--out", out)
     assert again.exit_code == 0
     assert "nothing new" in again.output
-    assert run(str(cluster_log), "--out", out, "--since", "5").exit_code == cli.EXIT_FAILED
-    assert run(str(cluster_log), "--out", out, "--tables", "nothing").exit_code == 2
-    assert run(str(cluster_log), "--out", out, "--until", "soon").exit_code == 2
+    assert run(log, "--out", out, "--since", "5").exit_code == cli.EXIT_FAILED
+    assert run(log, "--out", out, "--tables", "nothing").exit_code == 2
+    assert run(log, "--out", out, "--until", "soon").exit_code == 2
