@@ -20,7 +20,7 @@ from metadata_log.format.records import (
     UnregisterBroker,
 )
 from metadata_log.image.entity_delta import EntityDelta
-from metadata_log.image.image_editor import DeltaKind, Edits, Misfit
+from metadata_log.image.image_editor import DeltaKind, Edits, Law, Misfit
 
 
 def _kept_epoch(old: RegisterBroker | None, new: RegisterBroker) -> int | None:
@@ -48,11 +48,12 @@ class BrokerDelta(EntityDelta):
             raise Misfit(f"broker {record.broker_id} without an epoch")
         elif self._kind is DeltaKind.STRICT and record.broker_epoch not in (offset, _kept_epoch(old, record)):
             raise Misfit(
-                f"broker {record.broker_id} registers with epoch {record.broker_epoch}, neither a new one nor its own"
+                f"broker {record.broker_id} registers with epoch {record.broker_epoch}, neither a new one nor its own",
+                Law.BROKER_EPOCH,
             )
         is_revived = old is not None and old.dead and old.incarnation_id == record.incarnation_id and not record.dead
         if is_revived and self._kind is DeltaKind.STRICT:
-            raise Misfit(f"broker {record.broker_id} registers with a process that is dead")
+            raise Misfit(f"broker {record.broker_id} registers with a process that is dead", Law.DEATH)
         self._check_death(record)
         if old is not None and (record.fenced or record.broker_epoch != old.broker_epoch):
             self._end_broker_session(record.broker_id, old.broker_epoch)
@@ -63,7 +64,7 @@ class BrokerDelta(EntityDelta):
     def _check_death(broker: RegisterBroker) -> None:
         """Refuse a dead process that is not fenced: a process that is dead once never serves again."""
         if broker.dead and not broker.fenced:
-            raise Misfit(f"broker {broker.broker_id} is dead and not fenced")
+            raise Misfit(f"broker {broker.broker_id} is dead and not fenced", Law.DEATH)
 
     @staticmethod
     def _check_reason(record: RegisterBroker | BrokerRegistrationChange) -> None:
@@ -73,9 +74,9 @@ class BrokerDelta(EntityDelta):
     def _registration(self, broker_id: NodeId, broker_epoch: int) -> RegisterBroker:
         found = self._brokers.get(broker_id)
         if found is None:
-            raise Misfit(f"broker {broker_id} is not registered")
+            raise Misfit(f"broker {broker_id} is not registered", Law.NOTHING)
         if found.broker_epoch != broker_epoch:
-            raise Misfit(f"broker {broker_id} has epoch {found.broker_epoch}, not {broker_epoch}")
+            raise Misfit(f"broker {broker_id} has epoch {found.broker_epoch}, not {broker_epoch}", Law.STALE_EPOCH)
         return found
 
     def _change_registration(self, record: BrokerRegistrationChange, offset: Offset) -> None:
@@ -100,13 +101,15 @@ class BrokerDelta(EntityDelta):
 
     def _unregister_broker(self, record: UnregisterBroker, offset: Offset) -> None:
         """Remove the broker with its labels. Its configs stay."""
-        self._drop_labels((BROKER_RESOURCE, str(record.broker_id)))
+        labels = (BROKER_RESOURCE, str(record.broker_id))
         if self._kind is DeltaKind.FOLDING and record.broker_id not in self._brokers:
+            self._drop_labels(labels)
             return
         self._registration(record.broker_id, record.broker_epoch)
         self._end_broker_session(record.broker_id, record.broker_epoch)
         if record.broker_id in self._broker_modes:
             raise Misfit(f"broker {record.broker_id} has a mode that an operator has set")
+        self._drop_labels(labels)
         self._drop(self._brokers, record.broker_id, "broker")
         self._registered.clear()
         self.changed.brokers.add(record.broker_id)
@@ -120,7 +123,7 @@ class BrokerDelta(EntityDelta):
         ):
             raise Misfit(f"mode {record.mode} of broker {broker_id}: a field is out of its limits")
         if self._kind is not DeltaKind.FOLDING and broker_id not in self._brokers:
-            raise Misfit(f"a mode of broker {broker_id}, which is not registered")
+            raise Misfit(f"a mode of broker {broker_id}, which is not registered", Law.NOTHING)
         self.changed.others = True
         if record.mode != NO_MODE:
             self._put(self._broker_modes, broker_id, record)

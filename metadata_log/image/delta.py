@@ -7,7 +7,8 @@ labels in `settings`, all others here. The table `REPLAYS`, at the end of this f
 what it changes and, for a canonical record, its place in a snapshot.
 
 *Replay is strict.* A record that does not fit raises `InvalidRecord`: an unknown topic, a leader outside the ISR, a
-stale broker epoch. A node that guessed would have another image than its peers.
+stale broker epoch. A node that guessed would have another image than its peers. The record has changed nothing: a tool that lists
+all misfits of a log goes on behind it.
 
 *A record above the level of `metadata.version` does not fit* (`metadata_log.format.records.levels`): the leader that wrote the
 record made a mistake, because other nodes may not be able to read it.
@@ -28,8 +29,9 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple, cast
 
 from metadata_log.format.errors import LogFormatError
-from metadata_log.format.ids import Offset, Uuid, uuid_text
+from metadata_log.format.ids import NodeId, Offset, Uuid, uuid_text
 from metadata_log.format.partition_runs import PartitionRun
+from metadata_log.format.partition_state import PartitionState
 from metadata_log.format.records import (
     FROM_OFFSET,
     METADATA_VERSION,
@@ -86,7 +88,7 @@ from metadata_log.image.entity_key import (
     topic_key,
     unregister_broker_keys,
 )
-from metadata_log.image.image_editor import DeltaKind, Edits, Misfit
+from metadata_log.image.image_editor import DeltaKind, Edits, Law, Misfit
 from metadata_log.image.metadata_image import MetadataImage, QuotaKey, ScramKey
 from metadata_log.image.settings.settings_delta import SettingsDelta
 
@@ -97,14 +99,15 @@ _PARTITIONS_LEVEL: Final = max(FIELD_LEVELS[Partition].values())
 class InvalidRecord(LogFormatError):
     """A record does not fit the image."""
 
-    def __init__(self, offset: Offset, reason: str) -> None:
+    def __init__(self, offset: Offset, reason: str, law: Law = Law.RECORD) -> None:
         super().__init__(f"the record at offset {offset} does not fit: {reason}")
         self.offset = offset
         self.reason = reason
+        self.law = law
 
 
 class MetadataDelta(SettingsDelta):
-    """Changes to one image, collected record by record. Not usable after `finish` or an `InvalidRecord`."""
+    """Changes to one image, collected record by record. Not usable after `finish`."""
 
     _features: Edits[str, int] = Edits("features")
     _quotas: Edits[QuotaKey, ClientQuota] = Edits("quotas")
@@ -123,27 +126,43 @@ class MetadataDelta(SettingsDelta):
         """Apply the record at `offset`.
 
         Raises:
-            InvalidRecord: the record does not fit; drop the delta.
+            InvalidRecord: the record does not fit, and has changed nothing.
         """
         row = REPLAYS.get(type(record))
         if row is None:
             raise InvalidRecord(offset, f"{type(record).__name__} is not a record of the image")
         if self._kind is DeltaKind.LOADING and row.order is None:
             raise InvalidRecord(offset, f"{type(record).__name__} cannot be in a snapshot")
-        if self.level < METADATA_VERSION_MAX:  # the newest level allows every record: then there is nothing to look up
-            problem = level_problem(record, self.level)
-            if problem is not None:
-                raise InvalidRecord(offset, problem)
+        self._check_level(record, offset)
         try:
             row.apply(self, record, offset)
         except Misfit as e:
-            raise InvalidRecord(offset, str(e)) from None
+            raise InvalidRecord(offset, str(e), e.law) from None
+
+    def _check_level(self, record: MetadataRecord, offset: Offset) -> None:
+        if self.level < METADATA_VERSION_MAX:  # the newest level allows every record: then there is nothing to look up
+            problem = level_problem(record, self.level)
+            if problem is not None:
+                raise InvalidRecord(offset, problem, Law.LEVEL)
+
+    def state_after(self, old: PartitionState, record: PartitionChange, topic: str, offset: Offset) -> PartitionState:
+        """Return the state that a change would give to a partition in the state `old`; `topic` is its topic's name. Nothing
+        changes: a tool that keeps states itself gives them back with `put_state`.
+
+        Raises:
+            InvalidRecord: the record does not fit.
+        """
+        self._check_level(record, offset)
+        try:
+            return self._state_after(old, record, topic)
+        except Misfit as e:
+            raise InvalidRecord(offset, str(e), e.law) from None
 
     def replay_all(self, records: Sequence[MetadataRecord], offset: Offset) -> None:
         """Apply the records from `offset` on, as `replay` does one by one. New partitions of one topic are applied together.
 
         Raises:
-            InvalidRecord: a record does not fit; drop the delta.
+            InvalidRecord: a record does not fit, and has changed nothing. The records before it have been applied.
         """
         for topic_id, group in groupby(records, _topic_of_new):
             some = [*group]
@@ -157,12 +176,16 @@ class MetadataDelta(SettingsDelta):
         """Apply the records of partitions in a snapshot. `place` is the number of the first of these records.
 
         Raises:
-            InvalidRecord: the records do not fit; drop the delta.
+            InvalidRecord: the records do not fit, and have changed nothing.
         """
         try:
             self._extend(run)
         except Misfit as e:
-            raise InvalidRecord(place, str(e)) from None
+            raise InvalidRecord(place, str(e), e.law) from None
+
+    def broker(self, broker_id: NodeId) -> RegisterBroker | None:
+        """Return the registration of a broker after the records so far."""
+        return self._brokers.get(broker_id)
 
     # --- entities that are one record each ---
 
@@ -204,7 +227,9 @@ class MetadataDelta(SettingsDelta):
     def _producer_id_block(self, record: ProducerIds, offset: Offset) -> None:
         old = self._single("producer_ids")
         if record.next_producer_id < 0 or (old is not None and record.next_producer_id <= old.next_producer_id):
-            raise Misfit(f"next producer id {record.next_producer_id} is not above the one before: {old}")
+            raise Misfit(
+                f"next producer id {record.next_producer_id} is not above the one before: {old}", Law.BACKWARDS
+            )
         self._put_single("producer_ids", record)
         self.changed.others = True
 
@@ -248,7 +273,7 @@ class MetadataDelta(SettingsDelta):
         ):
             raise Misfit(f"the outcome of a request in slot {record.slot}: a field is out of its limits")
         if record.request_id in self._request_slots:
-            raise Misfit(f"request {uuid_text(record.request_id)} was done already")
+            raise Misfit(f"request {uuid_text(record.request_id)} was done already", Law.REQUEST)
         replaced = self._request_outcomes.get(record.slot)
         if replaced is not None:
             del self._request_slots[replaced.request_id]

@@ -32,7 +32,7 @@ from metadata_log.format.records import (
     RemoveEntityKind,
 )
 from metadata_log.image.entity_index import UNUSED, KindUsage, is_live, owner_text, size_of
-from metadata_log.image.image_editor import DeltaKind, Edits, Misfit
+from metadata_log.image.image_editor import DeltaKind, Edits, Law, Misfit
 from metadata_log.image.metadata_image import MetadataImage, Provenance
 from metadata_log.image.topic_delta import TopicDelta
 
@@ -71,10 +71,12 @@ class EntityDelta(TopicDelta):
             raise Misfit(f"entity {key} with a value of {len(record.value)} bytes")
         old = self._entities.get(key)
         new = self._numbered(record, old, offset)
+        if new.owner is not None:
+            self._check_owner(new.owner, key)
         if old is not None:
             self._take_out(old)
         if new.owner is not None:
-            self._give(new.owner, key)
+            self._names_of(new.owner).add(key)
         self._count(new, 1)
         self._exchange(old, new)
         self._entities[new.kind, new.name] = new
@@ -85,15 +87,15 @@ class EntityDelta(TopicDelta):
         created, version, key = record.created, record.version, (record.kind, record.name)
         if version == FROM_OFFSET and self._kind is not DeltaKind.LOADING:
             if created == FROM_OFFSET and old is not None:
-                raise Misfit(f"entity {key} exists since {old.created}, and is created")
+                raise Misfit(f"entity {key} exists since {old.created}, and is created", Law.ENTITY)
             if created != FROM_OFFSET and (old is None or old.created != created):
                 found = "does not exist" if old is None else f"exists since {old.created}"
-                raise Misfit(f"entity {key} {found}, and a write names the creation at {created}")
+                raise Misfit(f"entity {key} {found}, and a write names the creation at {created}", Law.ENTITY)
             created, version = offset if old is None else old.created, offset
         elif self._kind is DeltaKind.STRICT or not 0 <= created <= version <= OFFSET_MAX:
-            raise Misfit(f"entity {key} with the version {version}, created at {created}")
+            raise Misfit(f"entity {key} with the version {version}, created at {created}", Law.ENTITY)
         elif old is not None and self._kind is DeltaKind.LOADING:
-            raise Misfit(f"entity {key} comes twice")
+            raise Misfit(f"entity {key} comes twice", Law.ENTITY)
         # Thousands of entities share one kind: one text in memory.
         return Entity(sys.intern(record.kind), record.name, record.value, record.owner, created, version)
 
@@ -101,7 +103,7 @@ class EntityDelta(TopicDelta):
         key = (record.kind, record.name)
         old = self._entities.get(key)
         if old is None:
-            raise Misfit(f"there is no entity {key} to remove")
+            raise Misfit(f"there is no entity {key} to remove", Law.NOTHING)
         self._take_out(old)
         self._exchange(old, None)
         del self._entities[key]
@@ -131,14 +133,13 @@ class EntityDelta(TopicDelta):
             names = self._open_owners[owner] = set(self.image.owned.get(owner, ()))
         return names
 
-    def _give(self, owner: Owner, key: EntityName) -> None:
+    def _check_owner(self, owner: Owner, key: EntityName) -> None:
         if (owner.session_id is None) is (owner.broker_id is None) or not 0 <= owner.epoch <= OFFSET_MAX:
             raise Misfit(f"entity {key} with the owner {owner}: one session of a client, or of a broker")
         if self._kind is not DeltaKind.FOLDING and not is_live(owner, self._client_sessions, self._brokers):
-            raise Misfit(f"entity {key} belongs to {owner_text(owner)}, which is not open")
+            raise Misfit(f"entity {key} belongs to {owner_text(owner)}, which is not open", Law.OWNER)
         names = self._names_of(owner)
-        names.add(key)
-        if len(names) > OWNED_ENTITIES_MAX:
+        if key not in names and len(names) >= OWNED_ENTITIES_MAX:
             raise Misfit(f"{owner_text(owner)} owns more than {OWNED_ENTITIES_MAX} entities")
 
     def _check_owns_nothing(self, owner: Owner) -> None:
@@ -146,7 +147,7 @@ class EntityDelta(TopicDelta):
         names = self._open_owners.get(owner)
         count = len(self.image.owned.get(owner, ()) if names is None else names)
         if count:
-            raise Misfit(f"{owner_text(owner)} ends and owns {count} entities")
+            raise Misfit(f"{owner_text(owner)} ends and owns {count} entities", Law.ORPHAN)
 
     def _end_broker_session(self, broker_id: NodeId, broker_epoch: int) -> None:
         """Check that a broker which is fenced, removed or replaced owns nothing."""
@@ -176,7 +177,7 @@ class EntityDelta(TopicDelta):
         if record.epoch == FROM_OFFSET and self._kind is not DeltaKind.LOADING:
             record = record._replace(epoch=offset)
         elif self._kind is DeltaKind.STRICT or not 0 <= record.epoch <= OFFSET_MAX:
-            raise Misfit(f"session {uuid_text(record.session_id)} with epoch {record.epoch}")
+            raise Misfit(f"session {uuid_text(record.session_id)} with epoch {record.epoch}", Law.SESSION)
         if not (
             len(record.name) <= SESSION_NAME_CHARS_MAX
             and len(record.principal) <= PRINCIPAL_CHARS_MAX
@@ -184,7 +185,7 @@ class EntityDelta(TopicDelta):
         ):
             raise Misfit(f"session {uuid_text(record.session_id)}: a field is out of its limits")
         if record.session_id in self._client_sessions:
-            raise Misfit(f"session {uuid_text(record.session_id)} is open already")
+            raise Misfit(f"session {uuid_text(record.session_id)} is open already", Law.SESSION)
         self._put(self._client_sessions, record.session_id, record)
         self.changed.client_sessions.add(record.session_id)
 
@@ -192,7 +193,9 @@ class EntityDelta(TopicDelta):
         old = self._client_sessions.get(record.session_id)
         if old is None or old.epoch != record.epoch:
             found = "is not open" if old is None else f"has epoch {old.epoch}"
-            raise Misfit(f"session {uuid_text(record.session_id)} {found}, and epoch {record.epoch} of it ends")
+            raise Misfit(
+                f"session {uuid_text(record.session_id)} {found}, and epoch {record.epoch} of it ends", Law.SESSION
+            )
         if record.reason not in SESSION_END_REASONS:
             raise Misfit(f"session {uuid_text(record.session_id)} ends with the reason {record.reason!r:.80}")
         self._check_owns_nothing(Owner(record.session_id, None, record.epoch))

@@ -7,7 +7,7 @@ copied at most once and never changed.
 Maps whose contents this class reads have their `Edits` here. All other maps are declared where they are filled.
 """
 
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import Any, Generic, Protocol, TypeVar
 
 from metadata_log.format.ids import Uuid, uuid_text
@@ -24,8 +24,34 @@ C = TypeVar("C", contravariant=True)
 """The keys of a protocol, which only come in."""
 
 
+class Law(StrEnum):
+    """The laws of replay that an operator tells apart. A value never changes, because alerts use it."""
+
+    RECORD = "record-misfit"
+    """Every law without a name of its own, for example the limit of a field."""
+    LEVEL = "level-not-allowed"
+    TOPIC_NAME = "topic-name-twice"
+    TOPIC_ID = "topic-id-reused"
+    NOTHING = "reference-to-nothing"
+    BROKER = "unknown-broker"
+    PARTITION = "partition-unsound"
+    BROKER_EPOCH = "broker-epoch-reused"
+    STALE_EPOCH = "broker-epoch-stale"
+    DEATH = "dead-broker-serves"
+    REQUEST = "request-done-twice"
+    ENTITY = "entity-conflict"
+    OWNER = "owner-not-open"
+    ORPHAN = "orphaned-entity"
+    SESSION = "session-conflict"
+    BACKWARDS = "number-went-back"
+
+
 class Misfit(Exception):
     """The reason of an InvalidRecord, raised where the offset is not known."""
+
+    def __init__(self, reason: str, law: Law = Law.RECORD) -> None:
+        super().__init__(reason)
+        self.law = law
 
 
 class DeltaKind(Enum):
@@ -115,7 +141,7 @@ class ImageEditor:
     def _drop(self, editor: Editor[Any, Any], key: Any, what: str) -> None:
         old = editor.get(key)
         if old is None:
-            raise Misfit(f"there is no {what} to remove")
+            raise Misfit(f"there is no {what} to remove", Law.NOTHING)
         self._exchange(old, None)
         del editor[key]
 
@@ -158,7 +184,7 @@ class ImageEditor:
         if editor is None:
             topic = self._topics.get(topic_id)
             if topic is None:
-                raise Misfit(f"there is no topic {uuid_text(topic_id)}")
+                raise Misfit(f"there is no topic {uuid_text(topic_id)}", Law.NOTHING)
             editor = self._open[topic_id] = TopicEditor(topic.name, topic_id, topic)
         return editor
 

@@ -15,6 +15,7 @@ from metadata_log.format.partition_state import (
     PARTITION_EPOCH,
     REPLICAS,
     NodeIds,
+    PartitionState,
     Unsound,
     intern_state,
     merge,
@@ -35,7 +36,7 @@ from metadata_log.format.records import (
     RemoveTopic,
     Topic,
 )
-from metadata_log.image.image_editor import DeltaKind, Edits, ImageEditor, Misfit
+from metadata_log.image.image_editor import DeltaKind, Edits, ImageEditor, Law, Misfit
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicEditor
 
@@ -51,13 +52,34 @@ class TopicDelta(ImageEditor):
     _topic_ids: Edits[str, Uuid] = Edits("topic_ids")
     _brokers: Edits[NodeId, RegisterBroker] = Edits("brokers")
 
+    # --- for tools that remember the effects of changes ---
+
+    def partition_count(self, topic_id: Uuid) -> int:
+        """Return how many partitions a topic has after the records so far; 0 if there is no such topic."""
+        topic = self._open.get(topic_id) or self._topics.get(topic_id)
+        return 0 if topic is None else topic.partition_count
+
+    def partition_state(self, topic_id: Uuid, partition: int) -> PartitionState | None:
+        """Return a partition's state after the records so far; None if there is no such partition."""
+        topic = self._open.get(topic_id) or self._topics.get(topic_id)
+        return None if topic is None else topic.state(partition)
+
+    def put_state(self, topic_id: Uuid, partition: int, state: PartitionState) -> None:
+        """Give an existing partition a state that is known to be the effect of the next changes of this partition."""
+        editor = self._open_topic(topic_id)
+        old = editor.state(partition)
+        assert old is not None, (topic_id, partition)
+        editor.change(partition, state, old)
+
+    # --- the records ---
+
     def _topic(self, record: Topic, offset: Offset) -> None:
         if not record.name or record.topic_id == ZERO_UUID:
             raise Misfit(f"topic {record.name!r} with id {uuid_text(record.topic_id)}")
         if record.name in self._topic_ids:
-            raise Misfit(f"topic {record.name!r} exists")
+            raise Misfit(f"topic {record.name!r} exists", Law.TOPIC_NAME)
         if record.topic_id in self._topics or record.topic_id in self._open:
-            raise Misfit(f"topic id {uuid_text(record.topic_id)} is taken")
+            raise Misfit(f"topic id {uuid_text(record.topic_id)} is taken", Law.TOPIC_ID)
         if self._kind is DeltaKind.LOADING:
             # A snapshot has its topics one after the other. The previous topic is complete, so close its editor, which
             # needs more memory than the topic.
@@ -75,7 +97,7 @@ class TopicDelta(ImageEditor):
             self._drop_settings(record.name)
             return
         if self._topic_ids.get(record.name) != record.topic_id:
-            raise Misfit(f"there is no topic {record.name!r} with id {uuid_text(record.topic_id)}")
+            raise Misfit(f"there is no topic {record.name!r} with id {uuid_text(record.topic_id)}", Law.NOTHING)
         self._open_topic(record.topic_id)
         self._close_topic(record.topic_id)
         topic = self._topics.get(record.topic_id)
@@ -101,7 +123,7 @@ class TopicDelta(ImageEditor):
         for broker_id in broker_ids:
             if broker_id not in known and broker_id not in self._registered:
                 if broker_id not in self._brokers:
-                    raise Misfit(f"broker {broker_id} is not registered")
+                    raise Misfit(f"broker {broker_id} is not registered", Law.BROKER)
                 self._registered.add(broker_id)
 
     def _partition(self, record: Partition, offset: Offset) -> None:
@@ -112,7 +134,7 @@ class TopicDelta(ImageEditor):
         try:
             state = state_of(record)
         except Unsound as e:
-            raise Misfit(f"partition {editor.name}-{record.partition}: {e}") from None
+            raise Misfit(f"partition {editor.name}-{record.partition}: {e}", Law.PARTITION) from None
         if not self._registered.issuperset(state[REPLICAS]):
             self._check_registered(state[REPLICAS], ())
         editor.append(state)
@@ -158,20 +180,24 @@ class TopicDelta(ImageEditor):
         editor = self._open_topic(record.topic_id)
         old = editor.state(record.partition)
         if old is None:
-            raise Misfit(f"topic {editor.name!r} has no partition {record.partition}")
+            raise Misfit(f"topic {editor.name!r} has no partition {record.partition}", Law.NOTHING)
+        editor.change(record.partition, self._state_after(old, record, editor.name), old)
+
+    def _state_after(self, old: PartitionState, record: PartitionChange, topic: str) -> PartitionState:
         new = merge(old, record)
         why = misfit(new)
         if why is not None:
-            raise Misfit(f"partition {editor.name}-{record.partition}: {why}")
+            raise Misfit(f"partition {topic}-{record.partition}: {why}", Law.PARTITION)
         if record.replicas is not None:
             self._check_registered(new[REPLICAS], old[REPLICAS])
-        editor.change(record.partition, new, old)
+        return new
 
     def _raise_epochs(self, record: EpochsRaised, offset: Offset) -> None:
         editor = self._open_topic(record.topic_id)
         end = record.first + record.partition_count
         if not 0 <= record.first < end <= editor.partition_count or record.by < 1:
             raise Misfit(f"{record} does not fit topic {editor.name!r}, which has {editor.partition_count} partitions")
+        steps = []
         for partition in range(record.first, end):
             old = editor.state(partition)
             assert old is not None
@@ -180,14 +206,16 @@ class TopicDelta(ImageEditor):
                 raise Misfit(
                     f"partition {editor.name}-{partition}: {record.by} more epochs, and {EPOCH_MAX} is the last"
                 )
-            editor.change(partition, intern_state(new), old)
+            steps.append((partition, intern_state(new), old))
+        for step in steps:
+            editor.change(*step)
 
     def _epoch_floor(self, record: EpochFloor, offset: Offset) -> None:
         old = self._single("epoch_floor")
         if not 0 < record.floor <= EPOCH_MAX or record.generation < 1:
             raise Misfit(f"{record}: the floor is from 1 to {EPOCH_MAX}, the generation at least 1")
         if old is not None and (record.generation <= old.generation or record.floor <= old.floor):
-            raise Misfit(f"{record} is not above the one before: {old}")
+            raise Misfit(f"{record} is not above the one before: {old}", Law.BACKWARDS)
         self._put_single("epoch_floor", record)
         self.changed.others = True
 
@@ -198,7 +226,7 @@ class TopicDelta(ImageEditor):
         elif record.topic_name is not None:
             topic_id = self._topic_ids.get(record.topic_name)
             if topic_id is None and self._kind is not DeltaKind.FOLDING:
-                raise Misfit(f"there is no topic {record.topic_name!r}")
+                raise Misfit(f"there is no topic {record.topic_name!r}", Law.NOTHING)
             topic_ids = [] if topic_id is None else [topic_id]
         else:
             topic_ids = [topic.topic_id for topic in self.image.topics_by_id.unordered_values()]

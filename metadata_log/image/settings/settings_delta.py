@@ -24,7 +24,7 @@ from metadata_log.format.records import (
 )
 from metadata_log.image.broker_delta import BrokerDelta
 from metadata_log.image.digest import MODULUS, record_hash
-from metadata_log.image.image_editor import DeltaKind, Edits, Misfit
+from metadata_log.image.image_editor import DeltaKind, Edits, Law, Misfit
 from metadata_log.image.metadata_image import ConfigResource, MetadataImage
 from metadata_log.image.settings.resource_labels import ResourceLabels
 
@@ -46,7 +46,7 @@ class SettingsDelta(BrokerDelta):
         resource = (record.resource_type, record.resource_name)
         is_alone = self._kind is DeltaKind.FOLDING or record.resource_type != TOPIC_RESOURCE
         if not is_alone and record.resource_name not in self._topic_ids:
-            raise Misfit(f"a config of topic {record.resource_name!r}, which does not exist")
+            raise Misfit(f"a config of topic {record.resource_name!r}, which does not exist", Law.NOTHING)
         if self._kind is DeltaKind.LOADING and record.value is None:
             raise Misfit("a config without a value")
         self.changed.config_resources.add(resource)
@@ -84,11 +84,12 @@ class SettingsDelta(BrokerDelta):
     # --- labels ---
 
     def _label(self, record: Label, offset: Offset) -> None:
-        problem = label_problem(record) or self._missing(record)
+        missing = self._missing(record)
+        problem = label_problem(record) or missing
         if problem is None and record.value is None and self._kind is DeltaKind.LOADING:
             problem = "a label without a value"
         if problem is not None:
-            raise Misfit(f"a label: {problem}")
+            raise Misfit(f"a label: {problem}", Law.NOTHING if problem is missing else Law.RECORD)
         resource = (record.resource_type, record.resource_name)
         self.changed.labels.add(resource)
         known = self._labels.get(resource) or ResourceLabels()
