@@ -78,6 +78,7 @@ def main() -> None:
 @click.argument("directories", nargs=-1, required=True)
 @click.option("--report", metavar="FILE", help="Writes an HTML report to this path or URL.")
 @click.option("--summary", "summary_file", metavar="FILE", help="Writes the JSON summary to this path or URL, too.")
+@click.option("--findings", "findings_file", metavar="FILE", help="Writes the findings to this path or URL, as CSV.")
 @click.option(
     "--fail-on", type=click.Choice(["error", "warning", "never"]), default="warning", show_default=True,
     help="From which severity on the exit code is 10.",
@@ -88,6 +89,7 @@ def audit(
     directories: tuple[str, ...],
     report: str | None,
     summary_file: str | None,
+    findings_file: str | None,
     fail_on: str,
     master: str | None,
     shuffle_partitions: int,
@@ -98,9 +100,9 @@ def audit(
     Each of DIRECTORIES is a node's data directory, or its @metadata directory.
     """
     with _session(master, shuffle_partitions) as (spark, step):
-        from snapshots.offline.audit.report import report_html
+        from snapshots.offline.report.page import report_html
         from snapshots.offline.audit.run import audit as run_audit
-        from snapshots.offline.audit.run import summary
+        from snapshots.offline.audit.run import findings_csv, summary
         from snapshots.offline.writable import write_text
 
         result = run_audit(spark, directories, step)
@@ -111,6 +113,8 @@ def audit(
     text = json.dumps(as_json, indent=2, ensure_ascii=False)
     if summary_file:
         write_text(summary_file, text + "\n")
+    if findings_file:
+        write_text(findings_file, findings_csv(result))
     if output == "json":
         click.echo(text)
     else:
@@ -422,7 +426,9 @@ def _print_audit(result: "AuditResult", report: str | None) -> None:
     for line in lines_of(result):
         click.echo(line)
     if result.fold is not None and result.snapshots:
-        click.echo(f"state: folded from the log of {result.reference}, compared with {len(result.snapshots)} snapshots")
+        click.echo(
+            f"state: replayed from the log of {result.reference}, compared with {len(result.snapshots)} snapshots"
+        )
     errors, warnings = result.count(Severity.ERROR), result.count(Severity.WARNING)
     click.echo("clean" if result.is_clean else f"{errors} errors, {warnings} warnings")
     if report:

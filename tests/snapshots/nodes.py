@@ -6,33 +6,39 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import msgpack
 
 from metadata_log.disk.files import Directory, RealDirectory
 from metadata_log.disk.identity import Identity, write_identity
-from metadata_log.format.batch import encode
+from metadata_log.format.batch import Batch, decode, encode
+from metadata_log.format.codec import decode_batch
 from metadata_log.format.ids import Offset, OffsetAndEpoch
 from metadata_log.format.records import (
     AbortTransaction,
     BeginTransaction,
+    BrokerRegistrationChange,
     Endpoint,
     EndTransaction,
     LeaderChange,
     MetadataRecord,
     Record,
+    RegisterBroker,
     SnapshotMark,
     Topic,
     Voter,
     Voters,
 )
-from metadata_log.image.delta import MetadataDelta
+from metadata_log.image.delta import REPLAYS, MetadataDelta
 from metadata_log.image.metadata_image import Provenance, evolved
 from metadata_log.store.log import Log
 from metadata_log.store.log_config import LogConfig
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from snapshots.format import SnapshotMeta, genesis
 from snapshots.store import SnapshotStore
 from tests.metadata_log.image.histories import History
+from tests.snapshots.serving import serving
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 NODES = (1, 2, 3)
@@ -67,6 +73,13 @@ class Node(History):
         self.marks: list[OffsetAndEpoch] = []
         self.voters = VOTERS
 
+    def take(self, record: MetadataRecord) -> None:
+        for each in serving(self.image, record):
+            self.append(each)
+        if isinstance(record, RegisterBroker) and self.dice.random() < 0.8:
+            epoch = self.image.brokers[record.broker_id].broker_epoch
+            self.append(BrokerRegistrationChange(record.broker_id, epoch, fenced=False))
+
     def append(self, record: MetadataRecord) -> None:
         delta = MetadataDelta(self.image)
         offset = self.journal.shape.end + len(self.waiting)
@@ -90,10 +103,14 @@ class Node(History):
 
     def log_unknown_record(self) -> Offset:
         """Append a durable record of a type that only a later release knows; return its offset."""
+        return self.log_raw([50, 0, b"x", None, ["name"]])
+
+    def log_raw(self, fields: list[object]) -> Offset:
+        """Append a durable batch with one record of any content; return its offset."""
         self.write_out()
         shape = self.journal.shape
         batch = encode(
-            msgpack.packb([50, 0, b"x", None, ["name"]]),
+            msgpack.packb(fields),
             base_offset=shape.end,
             epoch=self.epoch,
             record_count=1,
@@ -106,6 +123,11 @@ class Node(History):
         self.journal.flush()
         return shape.end
 
+    def log_of_all(self) -> list[MetadataRecord]:
+        """Return all records of the log that may be in an image."""
+        records = (each for batch in self.journal.read(0, 1 << 30) for each in decode_batch(batch))
+        return [cast(MetadataRecord, each) for each in records if type(each) in REPLAYS]
+
     def elect(self, leader_id: int) -> None:
         self.write_out()
         self.epoch += self.dice.randint(1, 3)
@@ -117,7 +139,7 @@ class Node(History):
         image = self.image
         self.log_records(BeginTransaction("t"))
         topic = Topic(f"in-transaction-{self.journal.shape.end}", self.fresh_id())
-        records: list[MetadataRecord] = [topic, self.partition(topic.topic_id, 0)]
+        records: list[MetadataRecord] = [topic, *serving(self.image, self.partition(topic.topic_id, 0))]
         base = self.journal.shape.end
         self.log_records(*records)
         self.log_records(EndTransaction() if commit else AbortTransaction("changed my mind"))
@@ -157,11 +179,6 @@ class Node(History):
         self.journal.flush()
         return self
 
-    def work(self, steps: int) -> None:
-        for _ in range(steps):
-            for record in self.next_records():
-                self.append(record)
-
 
 def copies(node: Node, root: Path, ids: tuple[int, ...] = NODES) -> list[Path]:
     """Make the directories of a whole quorum, all with the history of `node`."""
@@ -176,6 +193,16 @@ def copies(node: Node, root: Path, ids: tuple[int, ...] = NODES) -> list[Path]:
 
 def segments(path: Path) -> list[Path]:
     return sorted((path / "@metadata").glob("*.log"))
+
+
+def batches_of(segment: Path) -> list[tuple[int, Batch]]:
+    """Return the batches of a segment, each with its position."""
+    data, position, found = segment.read_bytes(), SEGMENT_HEADER_BYTES, []
+    while position < len(data) and data[position]:
+        batch = decode(data, position)
+        found.append((position, batch))
+        position += len(batch.data)
+    return found
 
 
 def edit(path: Path, change: Callable[[bytearray], object]) -> None:

@@ -115,5 +115,5 @@ def test_a_log_that_is_written_to_meanwhile_is_clean(spark: "SparkSession", tmp_
         is_over.set()
         writer.join()
         log.close()
-    assert errors(result) == [e for e in errors(result) if e.startswith("fenced-in-isr")]
+    assert errors(result) == []
     assert result.nodes["controller 1"].end_offset > result.nodes["controller 2"].end_offset

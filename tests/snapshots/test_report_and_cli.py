@@ -1,5 +1,6 @@
 """The output for people: the report, the command line and its exit codes."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from snapshots.offline import __main__ as cli
-from snapshots.offline.audit.report import report_html
+from snapshots.offline.report.page import report_html
 from snapshots.offline.audit.run import audit, lines_of, summary
 from tests.snapshots.nodes import Node, copies, flip, segments
 
@@ -112,13 +113,12 @@ def test_the_commands_exit_codes(spark: "SparkSession", tmp_path: Path, monkeypa
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("job", ["audit", "compact"])
-def test_a_record_from_the_future_ends_a_job_in_one_line(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
+def test_a_record_from_the_future_ends_a_compaction_in_one_line_and_is_a_finding(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A later release has written a record of a type that this release does not know.
 
-    The job names the offset and the release to use instead, without the traceback of Spark's task.
+    The compaction names the offset and the release to use instead, without the traceback of Spark's task. The audit lists it.
     """
 
     @contextmanager
@@ -129,12 +129,19 @@ def test_a_record_from_the_future_ends_a_job_in_one_line(
     monkeypatch.setattr(cli, "_session", session)
     node = Node(tmp_path / "node", 53).live(5)
     offset = node.log_unknown_record()
-    words = ["--out", str(tmp_path / "out"), "--offset", str(offset + 1), "--uncommitted"] if job == "compact" else []
-    result = CliRunner().invoke(cli.main, [job, str(node.path), *words])
+    words = ["--out", str(tmp_path / "out"), "--offset", str(offset + 1), "--uncommitted"]
+    result = CliRunner().invoke(cli.main, ["compact", str(node.path), *words])
     assert result.exit_code == cli.EXIT_FAILED, result.output
     (line,) = result.stderr.splitlines()
     assert f"the record at offset {offset} is of type 50" in line
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+    table = tmp_path / "findings.csv"
+    found = CliRunner().invoke(cli.main, ["audit", str(node.path), "--findings", str(table)])
+    assert found.exit_code == cli.EXIT_FINDINGS, found.output
+    assert f"unknown-record: controller 1, {segments(node.path)[-1].name}, byte " in found.output
+    assert f"> {offset}  Unknown(50)  " in found.output
+    rows = [row for row in csv.DictReader(table.read_text().splitlines()) if row["rule"] == "unknown-record"]
+    assert [(row["severity"], row["node"], row["offset"]) for row in rows] == [("error", "controller 1", str(offset))]
 
 
 @pytest.mark.parametrize("words", [[], ["-o", "json"], ["--batches"]])

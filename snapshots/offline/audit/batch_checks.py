@@ -4,13 +4,14 @@ Each damaged place is reported once, by the rule that says most. Example: the ba
 50..59 then begins at a wrong offset and has a wrong previous chain; the audit reports one `offset-gap`.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from metadata_log.format.ids import Offset
+from metadata_log.format.ids import Epoch, Offset
 from snapshots.offline.audit.findings import Finding, Severity, error
 from snapshots.offline.look import FirstBatch
+from snapshots.offline.schema import Column, spark_schema
 from snapshots.offline.survey import Punctuation
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 FINDINGS_MAX: Final = 1_000
 """Maximum number of findings of each kind."""
+_OFFSETS: Final = (Column("offset", "long"),)
 
 
 def with_history(batches: "DataFrame") -> "DataFrame":
@@ -145,22 +147,39 @@ def first_batches(batches: "DataFrame") -> list[FirstBatch]:
     return [FirstBatch(**row) for row in firsts.toArrow().to_pylist()]
 
 
-def places_of(batches: "DataFrame", node: str, offsets: set[Offset]) -> dict[Offset, tuple[str, int]]:
-    """Return file and position of the batches that have these offsets on `node`."""
+class Held(NamedTuple):
+    """A batch of one node that has a wanted offset."""
+
+    file: str
+    position: int
+    base_offset: Offset
+    epoch: Epoch
+    chain: bytes
+
+
+Places = Mapping[Offset, Mapping[str, Held]]
+"""Offset -> node -> the batch that has the offset."""
+
+
+def places_of(batches: "DataFrame", offsets: Iterable[Offset]) -> Places:
+    """Return the batches that have these offsets, of all nodes."""
     from pyspark.sql import functions as f
 
-    found: dict[Offset, tuple[str, int]] = {}
-    wanted = f.array(*[f.lit(offset) for offset in sorted(offsets)[:FINDINGS_MAX]])
-    inside = f.filter(wanted, lambda o: (o >= f.col("base_offset")) & (o < f.col("end_offset")))
-    if offsets:
-        rows = batches.where(f.col("node") == node).withColumn("held", inside).where(f.size("held") > 0)
-        for row in rows.select("file", "position", "held").toArrow().to_pylist():
-            found.update(dict.fromkeys(row["held"], (row["file"], row["position"])))
+    wanted = sorted(set(offsets))
+    found: dict[Offset, dict[str, Held]] = defaultdict(dict)
+    if wanted:
+        table = batches.sparkSession.createDataFrame([(offset,) for offset in wanted], spark_schema(_OFFSETS))
+        held = (f.col("offset") >= f.col("base_offset")) & (f.col("offset") < f.col("end_offset"))
+        joined = batches.where("error IS NULL").join(f.broadcast(table), held)
+        for row in joined.select("offset", "node", *Held._fields).toArrow().to_pylist():
+            found[row["offset"]][row["node"]] = Held(*(row[name] for name in Held._fields))
     return found
 
 
-def check_skips(punctuation: Mapping[str, Punctuation]) -> list[Finding]:
-    """Report each skipped batch once, as of the first node that has it."""
+def check_skips(punctuation: Mapping[str, Punctuation], wrong: Collection[Offset]) -> list[Finding]:
+    """Report each skipped batch once, as of the first node that has it. The records at the offsets in `wrong` skip nothing:
+    they name a batch that does not exist.
+    """
     found: dict[Offset, Finding] = {}
     for node, records in sorted(punctuation.items()):
         for at, skip in records.skipped():
@@ -168,7 +187,8 @@ def check_skips(punctuation: Mapping[str, Punctuation]) -> list[Finding]:
                 f"the batch at offset {skip.offset} of epoch {skip.epoch}, chain {skip.chain.hex()[:16]}: "
                 f"[{skip.dropped_start}, {skip.dropped_end}) has no effect"
             )
-            found.setdefault(at, error("batch-skipped", detail, node=node, offset=at, severity=Severity.INFO))
+            if at not in wrong:
+                found.setdefault(at, error("batch-skipped", detail, node=node, offset=at, severity=Severity.INFO))
     return list(found.values())
 
 

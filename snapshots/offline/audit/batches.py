@@ -4,12 +4,14 @@ Whole logs with one history have no finding in their batches, so nothing else is
 the rows of all batches tell what is wrong and where.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from metadata_log.format.ids import Offset
 from snapshots.offline.audit.batch_checks import (
     NodeBatches,
+    Places,
     chains_at,
     check_batches,
     compare_nodes,
@@ -40,8 +42,8 @@ class Batches(Protocol):
     def chains_at(self, offsets: set[Offset]) -> dict[tuple[str, Offset], bytes]:
         """Return the chain at each of these ends, for each node with a batch that ends there."""
 
-    def places_of(self, node: str, offsets: set[Offset]) -> dict[Offset, tuple[str, int]]:
-        """Return file and position of the batches that have these offsets on `node`."""
+    def places_of(self, offsets: Iterable[Offset]) -> Places:
+        """Return the batches that have these offsets, of all nodes."""
 
     def firsts(self) -> list[FirstBatch]:
         """Return the first batch of each epoch on each node."""
@@ -50,7 +52,7 @@ class Batches(Protocol):
         """Return the punctuation of each node's log."""
 
     def unpersist(self) -> None:
-        """Free the memory of the rows."""
+        """Free the memory of the rows, if Spark keeps any."""
 
 
 def read_batches(spark: "SparkSession", logs: Sequence[NodeLog], until: str, progress: Progress) -> Batches:
@@ -79,8 +81,8 @@ class _Rows:
     def chains_at(self, offsets: set[Offset]) -> dict[tuple[str, Offset], bytes]:
         return chains_at(self._table, offsets)
 
-    def places_of(self, node: str, offsets: set[Offset]) -> dict[Offset, tuple[str, int]]:
-        return places_of(self._table, node, offsets)
+    def places_of(self, offsets: Iterable[Offset]) -> Places:
+        return places_of(self._table, offsets)
 
     def firsts(self) -> list[FirstBatch]:
         return first_batches(self._table)
@@ -115,10 +117,14 @@ class _WholeBatches:
             if offset in log.ends
         }
 
-    def places_of(self, node: str, offsets: set[Offset]) -> dict[Offset, tuple[str, int]]:
-        if not offsets:
-            return {}
-        return places_of(read_table(self._spark, self._paths, "batches", until=self._until), node, offsets)
+    @cached_property
+    def _table(self) -> "DataFrame":
+        """The rows of all batches. Nobody asks for them before there is a finding in the records."""
+        return read_table(self._spark, self._paths, "batches", until=self._until).cache()
+
+    def places_of(self, offsets: Iterable[Offset]) -> Places:
+        wanted = set(offsets)
+        return places_of(self._table, wanted) if wanted else {}
 
     def firsts(self) -> list[FirstBatch]:
         return [first for log in self._whole.values() for first in log.firsts]
@@ -127,7 +133,8 @@ class _WholeBatches:
         return {node: log.punctuation for node, log in self._whole.items()}
 
     def unpersist(self) -> None:
-        """Do nothing: Spark keeps no rows."""
+        if "_table" in self.__dict__:
+            self._table.unpersist()
 
 
 def _numbers(log: WholeLog) -> NodeBatches:

@@ -66,7 +66,7 @@ def _verdict(result: AuditResult) -> str:
         end = max((numbers.end_offset for numbers in result.nodes.values()), default=0)
         nodes = f"{len(result.logs)} nodes agree" if len(result.logs) > 1 else "The log is whole"
         proof = (
-            " The state folded from the log is the state in every snapshot." if result.fold and result.snapshots else ""
+            " The state that the log makes is the state in every snapshot." if result.fold and result.snapshots else ""
         )
         text = f"{nodes} up to offset {end:,}: no damage, no gap, no rewritten history.{proof}"
         return f'<section class="verdict"><strong>✓ Clean</strong><br>{text}</section>'
@@ -76,7 +76,7 @@ def _verdict(result: AuditResult) -> str:
     text = f"{_plural(errors, 'error')}, {_plural(warnings, 'warning')}" + (
         f" on {escape(', '.join(where))}" if where else ""
     )
-    unproven = "" if result.fold else " No log is healthy enough to fold, so the state could not be checked."
+    unproven = "" if result.fold else " No log is healthy enough to replay, so the state could not be checked."
     return f'<section class="verdict bad"><strong>✗ Findings</strong><br>{text}.{unproven}</section>'
 
 
@@ -110,12 +110,12 @@ def _findings(findings: Sequence[Finding]) -> str:
     rows = [
         (
             f'<span class="pill {finding.severity}">{finding.severity}</span>',
-            f"<span title='{escape(RULES[finding.rule], quote=True)}'>{finding.rule}</span>",
+            f"<span title='{escape(RULES[finding.rule].meaning, quote=True)}'>{finding.rule}</span>",
             escape(finding.node or "all"),
             _code(finding.file),
             _number(finding.position),
             _number(finding.offset),
-            (_code(finding.entity) + " " if finding.entity else "") + escape(finding.detail),
+            (_code(finding.entity) + " " if finding.entity else "") + escape(finding.detail) + _records(finding),
         )
         for finding in findings[:FINDINGS_SHOWN]
     ]
@@ -126,6 +126,13 @@ def _findings(findings: Sequence[Finding]) -> str:
         "Each with the file and the byte where it begins, and its offset in the log.",
         _table(headings, rows) + more,
     )
+
+
+def _records(finding: Finding) -> str:
+    if not finding.records:
+        return ""
+    lines = [f"{near.offset}  {near.type}  {near.data}" for near in finding.records]
+    return f"<details><summary>the records around it</summary><pre>{escape(chr(10).join(lines))}</pre></details>"
 
 
 def _nodes(result: AuditResult) -> str:
@@ -251,14 +258,15 @@ def _state(result: AuditResult) -> str:
     end = max(result.fold.digests)
     digest, count = result.fold.digests[end]
     ordered = [Bar(name, total) for name, total in sorted(result.fold.record_types.items(), key=lambda item: -item[1])]
-    note = (
-        f"Folded entity by entity up to offset {end:,}: {count:,} canonical records, digest <code>{digest.hex()}</code>"
-    )
+    note = f"Replayed strictly up to offset {end:,}: {count:,} canonical records, digest <code>{digest.hex()}</code>"
     return _section("State at the end", note, charts.bars(ordered))
 
 
 def _rules() -> str:
-    items = "".join(f"<tr><td><code>{name}</code></td><td>{escape(text)}</td></tr>" for name, text in RULES.items())
+    items = "".join(
+        f"<tr><td><code>{name}</code></td><td>{rule.severity}</td><td>{escape(rule.meaning)}</td></tr>"
+        for name, rule in RULES.items()
+    )
     heading = f"<summary>The {len(RULES)} rules that were checked</summary>"
     return f"<section><details>{heading}<table>{items}</table></details></section>"
 

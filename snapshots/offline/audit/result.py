@@ -6,8 +6,8 @@ from metadata_log.format.ids import Epoch, NodeId, Offset
 from snapshots.offline.audit.batch_checks import NodeBatches
 from snapshots.offline.audit.findings import Finding, Severity
 from snapshots.offline.audit.snapshot_checks import CheckedSnapshot
-from snapshots.offline.fold import FoldResult
 from snapshots.offline.inputs import NodeLog
+from snapshots.offline.shares.replayed import Replayed
 
 
 class Leadership(NamedTuple):
@@ -39,8 +39,8 @@ class AuditResult(NamedTuple):
     leaders: tuple[Leadership, ...]
     snapshots: tuple[CheckedSnapshot, ...]
     reference: str | None
-    """The node whose log was folded; None if no log is healthy enough."""
-    fold: FoldResult | None
+    """The node whose log was replayed; None if no log is healthy enough."""
+    fold: Replayed | None
     activity: Activity | None
 
     def count(self, severity: Severity) -> int:

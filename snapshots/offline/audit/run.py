@@ -1,9 +1,9 @@
 """The audit of one cluster's logs, of one node or of all: the search for damaged, rewritten and differing logs.
 
     1  batches      every byte below the durable end: checksum, chain, offsets, epochs, time; equal on all nodes
-    2  punctuation  one leader per epoch
+    2  punctuation  one leader per epoch, and one voter at a time
     3  snapshots    each intact, in order, on the log's chain, and the same file everywhere
-    4  fold         one healthy log is folded entity by entity: its state must equal each snapshot
+    4  replay       one healthy log is replayed strictly, in shares: each record must fit, and the state must equal each snapshot
 
 The audit may read the directories of running nodes. It ignores everything above a node's durable end. It also has to
 ignore what a node changes during the audit. Example:
@@ -19,21 +19,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metadata_log.format.errors import LogFormatError
-from metadata_log.format.ids import Epoch, NodeId, Offset
-from metadata_log.format.records import LeaderChange
+from metadata_log.format.ids import Offset
 from metadata_log.store.log_notes import LogStart, read_flushed, read_start
-from snapshots.format import snapshot_name
 from snapshots.offline.audit.batch_checks import NodeBatches, check_skips
 from snapshots.offline.audit.batches import Batches, read_batches
 from snapshots.offline.audit.findings import Finding, Severity, error
+from snapshots.offline.audit.leader_checks import check_beginnings, check_named_skips, check_voters, leaders_of
 from snapshots.offline.audit.note_checks import check_notes
 from snapshots.offline.audit.result import Activity, AuditResult, Leadership
-from snapshots.offline.audit.snapshot_checks import CheckedSnapshot, check_snapshots, verify_snapshots
-from snapshots.offline.audit.summary import lines_of, summary
-from snapshots.offline.compaction import CannotCompact, base_of
-from snapshots.offline.fold import FoldResult, fold_digests, read_entities
+from snapshots.offline.audit.snapshot_checks import check_snapshots, verify_snapshots
+from snapshots.offline.audit.state_checks import base_end, check_state, placed, replay_log
+from snapshots.offline.audit.summary import findings_csv, lines_of, summary
 from snapshots.offline.inputs import NodeLog, find_logs
-from snapshots.offline.survey import NO_PUNCTUATION, Punctuation, read_table
+from snapshots.offline.survey import NO_PUNCTUATION, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +43,7 @@ _RACY: Final = frozenset(
 )  # fmt: skip
 """Rules that a node can seem to break because it truncates or retires segments during the audit."""
 
-__all__ = ["Activity", "AuditResult", "Leadership", "audit", "lines_of", "summary"]
+__all__ = ["Activity", "AuditResult", "Leadership", "audit", "findings_csv", "lines_of", "summary"]
 
 Progress = Callable[[str], None]
 
@@ -127,8 +125,8 @@ class _Audit:
     def _go_on(self, batches: Batches, nodes: dict[str, NodeBatches]) -> AuditResult:
         self._progress("who led")
         punctuation = batches.punctuation()
-        leaders = self._check_leaders(batches, punctuation)
-        self._findings += check_skips(punctuation)
+        leaders, beginnings, two_leaders = leaders_of(punctuation)
+        self._findings += [*two_leaders, *check_beginnings(self._logs, batches.firsts(), beginnings)]
         self._progress("verifying snapshots")
         snapshots = verify_snapshots(self._spark, self._logs.values())
         chains = batches.chains_at({snapshot.end for snapshot in snapshots})
@@ -136,12 +134,16 @@ class _Audit:
         self._findings += check_snapshots(snapshots, self._logs, chains, ends)
         self._forget_races()
         reference = self._choose_reference(nodes)
+        self._findings += placed(check_voters(self._logs.values(), punctuation), batches)
+        wrong_skips = [*placed(check_named_skips(self._logs, batches, punctuation), batches)]
+        self._findings += [*wrong_skips, *check_skips(punctuation, {each.offset or 0 for each in wrong_skips})]
         fold = activity = None
         if reference is not None:
-            self._progress(f"folding the log of {reference}")
+            self._progress(f"replaying the log of {reference}")
             found = punctuation.get(reference, NO_PUNCTUATION)
-            fold = self._fold(reference, nodes[reference], found, snapshots)
-            self._check_state(batches, reference, fold, snapshots, chains)
+            fold = replay_log(self._spark, self._logs[reference], nodes[reference].end_offset, found, snapshots)
+            if fold is not None:
+                self._findings += check_state(self._logs, batches, reference, fold, snapshots, chains)
             self._progress("counting what happened")
             activity = self._activity(reference, nodes[reference])
         findings = tuple(sorted(self._findings, key=_rank))
@@ -175,116 +177,16 @@ class _Audit:
 
         self._findings = [finding for finding in self._findings if not is_moot(finding)]
 
-    # --- leaders ------------------------------------------------------------------------------------------------------
-
-    def _check_leaders(self, batches: Batches, punctuation: dict[str, Punctuation]) -> tuple[Leadership, ...]:
-        """Check that each epoch has one leader on all nodes, and begins with its LeaderChange."""
-        seen: dict[Epoch, dict[NodeId, tuple[str, Leadership]]] = defaultdict(dict)
-        beginnings: dict[str, set[Offset]] = defaultdict(set)
-        for node, found in punctuation.items():
-            for placed in found.control:
-                if isinstance(placed.record, LeaderChange):
-                    leader = placed.record.leader_id
-                    leadership = Leadership(placed.epoch, leader, placed.offset, placed.timestamp_ms)
-                    seen[placed.epoch].setdefault(leader, (node, leadership))
-                    beginnings[node].add(placed.offset)
-        for epoch, leaders in seen.items():
-            if len(leaders) > 1:
-                detail = "; ".join(
-                    f"{leader} by {node} at {led.offset}" for leader, (node, led) in sorted(leaders.items())
-                )
-                self._findings.append(error("two-leaders", f"epoch {epoch}: {detail}", offset=self._low(leaders)))
-        for first in batches.firsts():
-            first_of_log = self._logs[first.node].segments[0].base_offset
-            if first.offset not in beginnings[first.node] and not (first.offset == first_of_log > 0):
-                detail = f"epoch {first.epoch} begins without a LeaderChange"
-                self._findings.append(
-                    error("epoch-without-leader", detail, node=first.node, file=first.file,
-                          position=first.position, offset=first.offset)
-                )  # fmt: skip
-        return tuple(sorted(leadership for leaders in seen.values() for _, leadership in leaders.values()))
-
-    @staticmethod
-    def _low(leaders: dict[NodeId, tuple[str, Leadership]]) -> Offset:
-        return min(leadership.offset for _, leadership in leaders.values())
-
     # --- state --------------------------------------------------------------------------------------------------------
 
     def _choose_reference(self, nodes: dict[str, NodeBatches]) -> str | None:
-        """Return the node whose log is folded: a node without findings in its log, with the longest history."""
+        """Return the node whose log is replayed: a node without findings in its log, with the longest history."""
         about_log = {
             f.node for f in self._findings if f.severity is Severity.ERROR and not f.rule.startswith("snapshot")
         }
         healthy = [node for node in nodes if node not in about_log]
         moves = {node: self._has_moved(node) for node in healthy}
-        return min(healthy, key=lambda n: (self._base_end(n), moves[n], -nodes[n].end_offset, n), default=None)
-
-    def _base_end(self, node: str) -> Offset:
-        try:
-            base = base_of(self._logs[node])
-        except CannotCompact:
-            return 1 << 63
-        return 0 if base is None else base.offset
-
-    def _fold(
-        self, node: str, numbers: NodeBatches, found: Punctuation, snapshots: list[CheckedSnapshot]
-    ) -> FoldResult | None:
-        log, since = self._logs[node], self._base_end(node)
-        if since > numbers.end_offset:
-            return None
-        base = base_of(log)
-        is_bad = any(s.rule is not None for s in snapshots if s.node == node and s.end == since)
-        if base is not None and is_bad:
-            return None
-        end = numbers.end_offset
-        cuts = {snapshot.end for snapshot in snapshots if since <= snapshot.end <= end} | {end}
-        invisible = found.invisible(end)
-        every_topic = found.visible_for_every_topic(since, end)
-        name = None if base is None else snapshot_name(base)
-        entities = read_entities(self._spark, log.path, until=end, since=since, base=name, invisible=invisible)
-        return fold_digests(entities, every_topic, cuts)
-
-    def _check_state(
-        self,
-        batches: Batches,
-        node: str,
-        fold: FoldResult | None,
-        snapshots: list[CheckedSnapshot],
-        chains: dict[tuple[str, Offset], bytes],
-    ) -> None:
-        if fold is None:
-            return
-        for snapshot in snapshots:
-            digest, count = fold.digests.get(snapshot.end, (snapshot.digest, snapshot.records))
-            is_same_history = chains.get((node, snapshot.end)) == snapshot.chain
-            if snapshot.rule is None and is_same_history and (digest, count) != (snapshot.digest, snapshot.records):
-                detail = (
-                    f"{snapshot.records} records, digest {snapshot.digest.hex()[:16]}; "
-                    f"the log makes {count}, digest {digest.hex()[:16]}"
-                )
-                self._findings.append(
-                    error("snapshot-state", detail, node=snapshot.node, file=snapshot.name, offset=snapshot.end)
-                )
-        places = batches.places_of(node, {offset for offset, _, _ in fold.misfits})
-        for offset, entity, reason in fold.misfits:
-            file, position = places.get(offset, (None, None))
-            self._findings.append(
-                error("record-misfit", reason, node=node, file=file, position=position, offset=offset, entity=entity)
-            )
-        end = max(fold.digests)
-        for broker, example in sorted(fold.in_isr.items()):
-            if fold.brokers.get(broker, False):
-                detail = f"broker {broker} is fenced and in the ISR of {example}, at the log's end"
-                self._findings.append(error("fenced-in-isr", detail, node=node, offset=end, severity=Severity.WARNING))
-        for owner, example in sorted(fold.orphans.items()):
-            detail = f"{owner} has ended and owns {example}"
-            self._findings.append(error("orphaned-entity", detail, node=node, offset=end))
-        if self._base_end(node) == 0:
-            for broker, example in sorted(fold.replicas.items()):
-                if broker not in fold.ever:
-                    self._findings.append(
-                        error("unknown-broker", f"broker {broker} has a replica of {example}", node=node, offset=end)
-                    )
+        return min(healthy, key=lambda n: (base_end(self._logs[n]), moves[n], -nodes[n].end_offset, n), default=None)
 
     # --- events -----------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,15 @@
-"""An audit's result as JSON, and as lines for a terminal."""
+"""An audit's result as JSON, its findings as CSV, and as lines for a terminal."""
 
+import csv
+import io
 from collections.abc import Iterator
 from typing import Any
 
-from snapshots.offline.audit.findings import Severity
+from snapshots.offline.audit.findings import Finding, Severity
 from snapshots.offline.audit.result import AuditResult
 from snapshots.offline.audit.snapshot_checks import CheckedSnapshot
-from snapshots.offline.fold import FoldResult
 from snapshots.offline.inputs import NodeLog
+from snapshots.offline.shares.replayed import Replayed
 
 
 def summary(result: AuditResult) -> dict[str, Any]:
@@ -22,7 +24,7 @@ def summary(result: AuditResult) -> dict[str, Any]:
         "snapshots": [_snapshot_summary(snapshot) for snapshot in result.snapshots],
         "state": None if result.fold is None else _state_summary(result.fold),
         "activity": {} if result.activity is None else {k: result.activity.total(k) for k in result.activity.counts},
-        "findings": [finding._asdict() for finding in result.findings],
+        "findings": [finding.as_json() for finding in result.findings],
     }
 
 
@@ -59,14 +61,27 @@ def _snapshot_summary(snapshot: CheckedSnapshot) -> dict[str, Any]:
     }
 
 
-def _state_summary(fold: FoldResult) -> dict[str, Any]:
+def _state_summary(fold: Replayed) -> dict[str, Any]:
     end = max(fold.digests)
     digest, count = fold.digests[end]
     return {"offset": end, "digest": digest.hex(), "records": count, "by_type": dict(sorted(fold.record_types.items()))}
 
 
+def findings_csv(result: AuditResult) -> str:
+    """Return the findings as a table, one row each. The records around a finding are in the JSON only."""
+    columns = [name for name in Finding._fields if name != "records"]
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows([getattr(finding, name) for name in columns] for finding in result.findings)
+    return text.getvalue()
+
+
 def lines_of(result: AuditResult) -> Iterator[str]:
-    """Return the findings as lines for a terminal."""
+    """Return the findings as lines for a terminal, each with the records around it. Of one fault on several nodes, only the first
+    finding shows the records.
+    """
+    shown: set[tuple[str, int | None]] = set()
     for finding in result.findings:
         place = ", ".join(
             text
@@ -80,3 +95,8 @@ def lines_of(result: AuditResult) -> Iterator[str]:
             if text
         )
         yield f"{finding.severity.upper():7} {finding.rule}: {place}: {finding.detail}"
+        if (finding.rule, finding.offset) not in shown:
+            shown.add((finding.rule, finding.offset))
+            for near in finding.records:
+                mark = ">" if near.offset == finding.offset else " "
+                yield f"      {mark} {near.offset}  {near.type}  {near.data}"

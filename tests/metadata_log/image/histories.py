@@ -103,12 +103,19 @@ class History:
         for broker_id in range(4):
             now = self.image.brokers.get(broker_id)
             for record in () if now is None else self.end_of(Owner(None, broker_id, now.broker_epoch)):
-                self.append(record)
-            self.append(broker(broker_id))
+                self.take(record)
+            self.take(broker(broker_id))
+        self.work(steps)
+        return self
+
+    def work(self, steps: int) -> None:
         for _ in range(steps):
             for record in self.next_records():
-                self.append(record)
-        return self
+                self.take(record)
+
+    def take(self, record: MetadataRecord) -> None:
+        """Append a record of the dice. A subclass may append others with it, or instead."""
+        self.append(record)
 
     def next_records(self) -> Iterator[MetadataRecord]:
         makers = (
