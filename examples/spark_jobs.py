@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def answer(spark: "SparkSession", request: dict[str, Any]) -> dict[str, Any]:
     """Runs one job and returns the result."""
-    from snapshots.offline.report.page import report_html
     from snapshots.offline.audit.run import audit, summary
     from snapshots.offline.compaction import compact
+    from snapshots.offline.report.page import report_html
 
     if request["job"] == "compact":
         compacted = compact(spark, request["directory"], request["offset"], request["out"])

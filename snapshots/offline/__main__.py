@@ -6,7 +6,7 @@ Exit codes: 0 clean, 10 the audit or the dump has findings, 1 the job failed, 2 
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from traceback import walk_tb
@@ -18,6 +18,7 @@ from metadata_log.format.errors import LogFormatError
 from snapshots.offline.bundle import NEEDED, write_bundle
 from snapshots.offline.dump_source import CannotShow, Shown, dump_of
 from snapshots.offline.java import JavaNotFound
+from snapshots.offline.progress import shown_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,10 +100,10 @@ def audit(
 
     Each of DIRECTORIES is a node's data directory, or its @metadata directory.
     """
-    with _session(master, shuffle_partitions) as (spark, step):
-        from snapshots.offline.report.page import report_html
+    with _session(master, shuffle_partitions, directories) as (spark, step):
         from snapshots.offline.audit.run import audit as run_audit
         from snapshots.offline.audit.run import findings_csv, summary
+        from snapshots.offline.report.page import report_html
         from snapshots.offline.writable import write_text
 
         result = run_audit(spark, directories, step)
@@ -123,6 +124,48 @@ def audit(
 
     is_bad = bool(result.count(Severity.ERROR)) or (fail_on == "warning" and bool(result.count(Severity.WARNING)))
     sys.exit(EXIT_FINDINGS if is_bad and fail_on != "never" else 0)
+
+
+@main.command()
+@click.argument("directories", nargs=-1, required=True)
+@click.option("--out", "report", required=True, metavar="FILE", help="The path or URL of the HTML page.")
+@click.option(
+    "--history", "history_dir", type=click.Path(file_okay=False),
+    help="The directory of a history, which is made or continued; default: a temporary one.",
+)  # fmt: skip
+@click.option("--uncommitted", is_flag=True, help="Show also what is durable and perhaps not committed.")
+@_spark_options
+@_common
+def report(
+    directories: tuple[str, ...],
+    report: str,
+    history_dir: str | None,
+    uncommitted: bool,
+    master: str | None,
+    shuffle_partitions: int,
+    output: str,
+) -> None:
+    """Writes one page about a cluster: audit, availability, churn, growth, elections.
+
+    Each of DIRECTORIES is a node's data directory, or its @metadata directory. The history is that of the first one. The exit
+    code is 10 if the audit has errors.
+    """
+    with _session(master, shuffle_partitions, directories) as (spark, step):
+        from snapshots.offline.audit.findings import Severity
+        from snapshots.offline.history.output import HistoryRefused
+        from snapshots.offline.report.run import write_report
+
+        try:
+            made = write_report(spark, directories, report, history_dir, uncommitted=uncommitted, progress=step)
+        except HistoryRefused as e:
+            raise Failed(f"{e}. `audit --report` writes a page without a history") from None
+    errors, warnings = made.audit.count(Severity.ERROR), made.audit.count(Severity.WARNING)
+    if output == "json":
+        found = {"schema_version": SCHEMA_VERSION, "report": report, "errors": errors, "warnings": warnings}
+        click.echo(json.dumps({**found, "outages": made.history.outages_total["times"]}, indent=2))
+    else:
+        click.echo(f"{report}\n{errors} errors, {warnings} warnings")
+    sys.exit(EXIT_FINDINGS if errors else 0)
 
 
 @main.command()
@@ -157,7 +200,7 @@ def compact(
     """
     if at_mark and offset is not None:
         raise click.UsageError("--at-mark and --offset exclude each other")
-    with _session(master, shuffle_partitions) as (spark, step):
+    with _session(master, shuffle_partitions, (directory,)) as (spark, step):
         from snapshots.offline.compaction import CannotCompact
         from snapshots.offline.compaction import compact as run_compaction
 
@@ -237,7 +280,7 @@ def history(
     unknown = [name for name in wanted if name not in TABLES]
     if unknown:
         raise click.UsageError(f"there is no table {unknown[0]!r}; there are {', '.join(TABLES)}")
-    with _session(master, shuffle_partitions) as (spark, step):
+    with _session(master, shuffle_partitions, (directory,)) as (spark, step):
         from snapshots.offline.history.output import HistoryRefused
         from snapshots.offline.history.run import make_history
         from snapshots.offline.history.summary import lines_of, summary
@@ -330,19 +373,25 @@ def bundle(out_dir: str, output: str) -> None:
 
 
 @contextmanager
-def _session(master: str | None, shuffle_partitions: int) -> "Iterator[tuple[SparkSession, Callable[[str], None]]]":
-    """Start a Spark session, and a function that shows progress on stderr if stderr is a terminal."""
-    from snapshots.offline.session import start_session
+def _session(
+    master: str | None, shuffle_partitions: int, directories: Iterable[str]
+) -> "Iterator[tuple[SparkSession, Callable[[str], None]]]":
+    """Start a Spark session, and a function that shows progress on stderr."""
+    from snapshots.offline.session import prepare, start_session
 
-    with _progress() as step:
+    try:
+        with _needing("spark"):
+            prepare()
+    except JavaNotFound as e:
+        raise Failed(str(e)) from None
+    with shown_progress() as step:
         step("starting Spark")
-        try:
-            with _needing("spark"):
-                spark = start_session(master, shuffle_partitions=shuffle_partitions)
-        except JavaNotFound as e:
-            raise Failed(str(e)) from None
+        spark = start_session(master, shuffle_partitions=shuffle_partitions)
         try:
             with failing_in_one_line():
+                from snapshots.offline.inputs import records_in
+
+                step.reads(spark, records_in(directories))
                 yield spark, step
         finally:
             spark.stop()
@@ -389,20 +438,6 @@ def _not_loaded(error: ImportError) -> str:
         return error.name
     *_, (frame, _) = walk_tb(error.__traceback__)
     return str(frame.f_globals["__name__"])
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda what: progress.update(task, description=what)
 
 
 def _print_audit(result: "AuditResult", report: str | None) -> None:

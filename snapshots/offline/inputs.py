@@ -133,6 +133,11 @@ def split_bytes_of(logs: Iterable[NodeLog], given: int) -> int:
     return given or min(SPLIT_BYTES_MAX, max(SPLIT_BYTES_MIN, size // SPLITS))
 
 
+def records_in(paths: Iterable[str]) -> int:
+    """Return how many records the logs in `paths` have, as far as their notes tell: for people who wait."""
+    return sum(max(0, (log.durable_end or 0) - log.start_offset) for log in map(find_log, paths))
+
+
 def _read(metadata: ReadOnlyDirectory, data: ReadOnlyDirectory) -> NodeLog:
     flushed = read_flushed(metadata)  # first: see the top of this file
     start = read_start(metadata)

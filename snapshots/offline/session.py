@@ -7,6 +7,7 @@ Three settings are necessary:
   * a source checkout that is not installed must be on the workers' PYTHONPATH too.
 """
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 LOGGING_FILE = Path(__file__).with_name("log4j2.properties")
+
+
+def prepare() -> None:
+    """Find all that a session needs, so that its start does not fail for the lack of something.
+
+    Raises:
+        JavaNotFound: no Java was found; the text says what to install.
+        ImportError: a package is missing, or cannot be loaded.
+    """
+    importlib.import_module("pyspark.sql")
+    importlib.import_module("snapshots.offline.datasource")
+    require_java()
 
 
 def start_session(

@@ -1,0 +1,1 @@
+"""The report: an audit and a history as one HTML page."""
