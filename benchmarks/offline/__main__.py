@@ -4,6 +4,7 @@
     integrity      the audit's checks of all batches, of all nodes and between nodes
     compaction     one node's log to the snapshot at its last mark; the bytes must equal the controllers' snapshot
     audit          the whole audit of all nodes; it must find nothing
+    history        one node's log to the tables of its history; they must end where the log does
 
 All of it in one run, on `local[2]`, once for a log of half the records, and once for the whole log. Spark's start does not count.
 Example of a reading: a job needs as much memory for the whole log as for the half, and twice the time. So a log of any length
@@ -33,6 +34,7 @@ from benchmarks.offline.year import make_with_bar, partitions_of
 from metadata_log.format.codec import decode_batch
 from snapshots.offline.audit.run import audit, read_all_batches
 from snapshots.offline.compaction import compact
+from snapshots.offline.history.run import make_history
 from snapshots.offline.inputs import find_log
 from snapshots.offline.java import JavaNotFound
 from snapshots.offline.scan import FileRange, scan
@@ -102,6 +104,15 @@ def whole_audit(spark: "SparkSession", paths: Sequence[Path]) -> int:
     return sum(numbers.records for numbers in result.nodes.values())
 
 
+def history(spark: "SparkSession", path: Path) -> int:
+    with tempfile.TemporaryDirectory(prefix="metaquorum-history-") as out:
+        made = make_history(spark, str(path), out, uncommitted=True)
+    end = made.baseline.end.offset
+    if made.waiting or not made.rows["leadership"][0]:
+        raise WrongResult(f"the history ends at {end}, and leaves {made.waiting} records behind")
+    return end
+
+
 def measure(job: str, run: Callable[[], int]) -> Figure:
     with watched() as watch:
         began = time.perf_counter()
@@ -118,6 +129,7 @@ def measure_log(spark: "SparkSession", paths: Sequence[Path], jobs: Sequence[str
         "integrity": lambda: integrity(spark, paths),
         "compaction": lambda: compaction(spark, paths[0]),
         "audit": lambda: whole_audit(spark, paths),
+        "history": lambda: history(spark, paths[0]),
     }
     return [measure(job, runs[job]) for job in ("plain reader", *jobs)]
 
@@ -177,7 +189,7 @@ def main() -> int:
     )
     parser.add_argument("--nodes", type=int, default=3, choices=(1, 2, 3), help="how many controllers")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", default="integrity,compaction,audit", help="which jobs, comma-separated")
+    parser.add_argument("--jobs", default="integrity,compaction,audit,history", help="which jobs, comma-separated")
     parser.add_argument("-o", dest="output", choices=("table", "json"), default="table")
     arguments = parser.parse_args()
     directory = arguments.dir or Path(tempfile.mkdtemp(prefix="metaquorum-year-"))

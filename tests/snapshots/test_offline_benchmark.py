@@ -13,7 +13,7 @@ from tests.snapshots.nodes import flip
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JOBS = ("integrity", "compaction", "audit")
+JOBS = ("integrity", "compaction", "audit", "history")
 
 
 @pytest.mark.spark
@@ -26,7 +26,7 @@ def test_every_job_has_a_figure_and_the_right_result(spark: "SparkSession", tmp_
     assert [figure.job for figure in figures] == ["plain reader", *JOBS]
     records = figures[0].records
     assert records >= 2_500
-    assert [figure.records for figure in figures[1:]] == [2 * records, records, 2 * records]
+    assert [figure.records for figure in figures[1:]] == [2 * records, records, 2 * records, records]
     assert all(figure.peak_mb > figure.python_mb > 0 for figure in figures)
 
 
