@@ -11,7 +11,7 @@ CODEGEN := .venv-codegen/.installed
 MODEL := .venv-model/.installed
 PROTOS := $(wildcard proto/quorum_rpc/v1/*.proto)
 PROTO_BASELINE := tests/golden/quorum_rpc-0.1.0.binpb
-CODE := metadata_log quorum broker_agent snapshots watches clients service_kit metaquorum tests benchmarks examples scripts spec
+CODE := metadata_log quorum broker_agent snapshots watches clients service_kit metaquorum pyspark_metaquorum tests benchmarks examples scripts spec
 
 SEEDS ?= 1000
 EVENTS ?= 2000

@@ -40,6 +40,7 @@ PACKAGES = (
     "clients",
     "service_kit",
     "metaquorum",
+    "pyspark_metaquorum",
     "examples",
     "benchmarks",
     "scripts",

@@ -12,6 +12,7 @@ ROOMS = (
     "clients",
     "service_kit",
     "metaquorum",
+    "pyspark_metaquorum",
     "snapshots",
     "watches",
     "scripts",

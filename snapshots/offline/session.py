@@ -74,5 +74,16 @@ def start_session(
         if not (is_submitted and key.startswith("spark.driver")):
             builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    spark.dataSource.register(MetadataLogSource)
+    _register(spark, MetadataLogSource)
     return spark
+
+
+def _register(spark: "SparkSession", source: type) -> None:
+    """Register the data source. Spark finds the one of an installed package by itself, and some releases refuse it twice."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as e:
+        if e.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

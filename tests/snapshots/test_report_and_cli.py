@@ -116,19 +116,30 @@ def test_a_dump_shows_a_record_from_the_future(tmp_path: Path, words: list[str])
     assert ("Unknown(50)" in result.stdout) is ("--batches" not in words)
 
 
-@pytest.mark.parametrize("job", ["dump", "audit"])
-def test_without_the_extra_packages_there_is_one_line(tmp_path: Path, job: str) -> None:
+@pytest.mark.parametrize("job", [["dump"], ["audit"], ["compact", "--out", "out"], ["history", "--out", "out"]])
+def test_without_the_extra_packages_there_is_one_line(tmp_path: Path, job: list[str]) -> None:
     """The extra `[spark]` is optional. Without it a job says what to install, and shows no traceback."""
     Node(tmp_path / "node", 54).live(3)
     program = (
         "import sys; sys.modules['pyarrow'] = sys.modules['pyspark'] = None; "
-        f"sys.argv = ['quorum-offline', {job!r}, {str(tmp_path / 'node')!r}]; "
+        f"sys.argv = ['quorum-offline', *{job!r}, {str(tmp_path / 'node')!r}]; "
         "from snapshots.offline.__main__ import main; main()"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == cli.EXIT_FAILED, ran
     (line,) = ran.stderr.splitlines()
     assert "pip install '.[spark]'" in line
+
+
+def test_quorumctl_needs_none_of_the_extra_packages() -> None:
+    """Neither at its start, nor for the door that Spark looks for."""
+    program = (
+        "import sys; sys.modules.update(dict.fromkeys(['pyarrow', 'pyspark', 'pandas'])); import pyspark_metaquorum; "
+        "assert not hasattr(pyspark_metaquorum, 'DefaultSource'); "
+        "sys.argv = ['quorumctl', '--help']; from quorum.cli.main import main; main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (0, ""), ran
 
 
 @pytest.mark.parametrize(
