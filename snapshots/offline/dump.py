@@ -40,7 +40,7 @@ def record_lines(
     """Return one line per record."""
     for name, scanned in _scan(find_log(path), since, to, beyond):
         for row in record_rows("", name, scanned):
-            _, file, position, offset, epoch, timestamp, _, type_name, version, _, _, data, error = row
+            _, file, position, offset, epoch, timestamp, _, type_name, version, *_, data, error = row
             if isinstance(offset, int) and error is None and (offset < since or (to is not None and offset >= to)):
                 continue
             if error is not None:

@@ -8,7 +8,6 @@ belong to a running node, so the order of reading matters. Example:
 If the job read the note last, it would trust records that it had read before they were complete.
 """
 
-import json
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -112,19 +111,6 @@ def find_logs(paths: Iterable[str]) -> tuple[NodeLog, ...]:
             name, number = f"{log.node} ({number})", number + 1
         logs.append(log._replace(node=name))
     return tuple(logs)
-
-
-def until_of(log: NodeLog, until: str) -> Offset | None:
-    """Return the end offset that the option `until` of a job names for `log`; None: the end of the log.
-
-    `until` is `flushed`, `end`, an offset, or a JSON object with an offset for each directory.
-    """
-    if until == "end":
-        return None
-    if until.startswith("{"):
-        found = json.loads(until).get(log.path)
-        return None if found is None else int(found)
-    return log.durable_end if until == "flushed" else int(until)
 
 
 def split_bytes_of(logs: Iterable[NodeLog], given: int) -> int:

@@ -12,7 +12,7 @@ from typing import Final
 from metadata_log.format.batch import Batch
 from metadata_log.format.codec import UnknownRecord, decode_batch, record_to_json, split_payload
 from metadata_log.format.errors import LogFormatError
-from metadata_log.format.ids import NO_LEADER, Offset
+from metadata_log.format.ids import NO_LEADER, Offset, uuid_text
 from metadata_log.format.records import (
     RECORD_VERSION,
     TYPE_NUMBERS,
@@ -88,15 +88,17 @@ def record_rows(node: str, file: str, scanned: Scanned, types: frozenset[int] | 
             continue
         as_json = record_to_json(record)
         keys = [] if isinstance(record, UnknownRecord) else [entity_text(key) for key in entity_keys(record)]
+        topic_id, broker_id = getattr(record, "topic_id", None), getattr(record, "broker_id", None)
+        shown_id = None if topic_id is None else uuid_text(topic_id)
         yield (
             node, file, scanned.position, offset, batch.epoch, timestamp, number, as_json["type"], version, keys,
-            payload, json.dumps(as_json["data"], ensure_ascii=False), None,
+            shown_id, broker_id, payload, json.dumps(as_json["data"], ensure_ascii=False), None,
         )  # fmt: skip
 
 
 def _error_row(node: str, file: str, scanned: Scanned, error: str | None) -> Row:
     offset = scanned.batch.base_offset if scanned.batch is not None else scanned.expected_offset
-    return (node, file, scanned.position, offset, None, None, None, None, None, [], None, None, error)
+    return (node, file, scanned.position, offset, None, None, None, None, None, [], None, None, None, None, error)
 
 
 def entity_rows(

@@ -8,6 +8,7 @@ both schemas are made from one list.
     entities    one row per record and entity that the record changes: the input of a fold
     packed      one row per entity and piece of a task: many records, for the fold of millions of them
     activity    how many events of each kind each time bucket has
+    snapshots   one row per snapshot: verified, or with an error
     stretches   one row per stretch that a task reads: see `stretch`
 """
 
@@ -58,6 +59,8 @@ RECORDS: Final = (
     Column("type_name", "string", True),
     Column("version", "int", True),
     Column("entities", "strings"),
+    Column("topic_id", "string", True),
+    Column("broker_id", "long", True),
     Column("payload", "binary", True),
     Column("json", "string", True),
     Column("error", "string", True),
@@ -88,6 +91,20 @@ ACTIVITY: Final = (
     Column("count", "long"),
 )
 
+SNAPSHOTS: Final = (
+    Column("node", "string"),
+    Column("file", "string"),
+    Column("end_offset", "long"),
+    Column("epoch", "long"),
+    Column("timestamp", "timestamp", True),
+    Column("bytes", "long"),
+    Column("record_count", "long", True),
+    Column("digest", "binary", True),
+    Column("chain", "binary", True),
+    Column("error", "string", True),
+)
+SNAPSHOTS_MODE: Final = "snapshots"
+
 STRETCHES: Final = (
     Column("node", "string"),
     Column("file", "string"),
@@ -102,6 +119,7 @@ TABLES: Final = {
     "entities": ENTITIES,
     "packed": PACKED,
     "activity": ACTIVITY,
+    SNAPSHOTS_MODE: SNAPSHOTS,
     "stretches": STRETCHES,
 }
 

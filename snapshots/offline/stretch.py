@@ -160,7 +160,7 @@ def _may_begin(data: bytes, at: int) -> bool:
 
 def _punctuation(name: str, scanned: Scanned, batch: Batch) -> Iterator[Placed]:
     for row in record_rows("", name, scanned, PUNCTUATION):
-        offset, payload, error = row[3], row[10], row[12]
+        offset, payload, error = row[3], row[12], row[14]
         if error is None:
             assert isinstance(offset, int)
             assert isinstance(payload, bytes)

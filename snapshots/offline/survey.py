@@ -92,9 +92,9 @@ def _is_within(offset: Offset, ranges: Iterable[tuple[Offset, Offset]]) -> bool:
 
 
 def read_table(spark: "SparkSession", paths: list[str], mode: str, **options: object) -> "DataFrame":
-    """Return one of the tables in `schema` over these directories."""
+    """Return one of the tables in `schema` over these directories. The jobs read what is durable, and judge it themselves."""
     reader = spark.read.format("metadata_log").option("path", json.dumps(paths)).option("mode", mode)
-    for key, value in options.items():
+    for key, value in {"until": "flushed", "archive": "false", **options}.items():
         reader = reader.option(key, str(value))
     return reader.load()
 

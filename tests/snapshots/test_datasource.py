@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from snapshots.offline.datasource import parse_options
+from snapshots.offline.reading.options import parse_options
 from snapshots.offline.schema import TABLES, spark_schema
 from snapshots.offline.survey import read_punctuation, read_table
 from tests.snapshots.nodes import Node, copies, flip, segments

@@ -22,9 +22,10 @@ from metadata_log.format.records import (
 )
 from metadata_log.store.log import Log
 from metadata_log.store.log_config import LogConfig
-from snapshots.offline.datasource import MetadataLogReader, parse_options
 from snapshots.offline.inputs import find_log, find_logs
 from snapshots.offline.look import WholeLog, agree, joined
+from snapshots.offline.reading.options import parse_options
+from snapshots.offline.reading.tables import TableReader
 from snapshots.offline.rows import record_rows
 from snapshots.offline.scan import FileRange, Scanned, scan
 from snapshots.offline.stretch import may_have_punctuation
@@ -47,9 +48,10 @@ def look_at(paths: list[Path], *, wanted: Iterable[int] = (), **options: object)
         "path": json.dumps([str(path) for path in paths]),
         "mode": "stretches",
         "wanted": json.dumps([*wanted]),
+        "until": "flushed",
         **{key: str(value) for key, value in options.items()},
     }
-    reader = MetadataLogReader(parse_options(settings))
+    reader = TableReader(parse_options(settings))
     rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
     return joined([log.node for log in find_logs([str(path) for path in paths])], rows)
 
@@ -89,7 +91,7 @@ def test_the_look_tells_what_the_rows_of_the_batches_tell(node: Node, split_byte
     rows = [row for name, each in scanned(node.path) for row in record_rows("n", name, each, PUNCTUATION)]
     punctuation = log.punctuation
     told = sorted({*punctuation.control, *punctuation.markers, *punctuation.every_topic})
-    assert [(each.offset, each.payload) for each in told] == [(row[3], row[10]) for row in rows]
+    assert [(each.offset, each.payload) for each in told] == [(row[3], row[12]) for row in rows]
 
 
 def test_control_batches_tell_their_ends_unasked(node: Node) -> None:

@@ -1,4 +1,4 @@
-"""Filters that Spark pushes down to the typed view: a part is answered here, and the rest goes back to Spark.
+"""Filters that Spark pushes down to the data source: a part is answered here, and the rest goes back to Spark.
 
 Spark calls `pushFilters` with a list of filters that must all hold. A filter is answered here if it compares a column that is a
 number, a time, a boolean or a text with a value: `=`, `<`, `<=`, `>`, `>=`, `IN`, `IS NOT NULL`, and for texts only `=`, `IN` and
@@ -83,7 +83,7 @@ def _condition(each: "Filter", schema: pa.Schema) -> Condition | None:
         return None
     arrow = schema.field(attribute[0]).type
     is_text = pa.types.is_string(arrow)
-    if not (is_text or pa.types.is_int64(arrow) or pa.types.is_boolean(arrow) or pa.types.is_timestamp(arrow)):
+    if not (is_text or pa.types.is_integer(arrow) or pa.types.is_boolean(arrow) or pa.types.is_timestamp(arrow)):
         return None
     if kind not in _FOR_TEXTS and (is_text or kind not in _COMPARE):
         return None

@@ -13,11 +13,11 @@ from metadata_log.format.codec import record_to_json
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import OFFSET_MAX
 from metadata_log.store.log_config import LogConfig
-from snapshots.offline.datasource import parse_options
+from snapshots.offline.reading.options import parse_options
 from snapshots.offline.typed.arrow_schema import record_batch, spark_schema_of
 from snapshots.offline.typed.columns import CLASSES, PLACE, converter_of, schema_of
 from snapshots.offline.typed.filters import Bounds, bounds_of, split_filters
-from snapshots.offline.typed.reader import PushingTypedReader, TypedReader, parse_typed, typed_reader
+from snapshots.offline.typed.reader import PushingTypedReader, TypedReader, typed_reader
 from tests.golden.samples import RECORDS
 from tests.snapshots.nodes import Node, copies, flip, segments
 
@@ -36,8 +36,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
 
 
 def reader_of(path: Path, kind: str, **options: str) -> TypedReader:
-    given = {"path": str(path), "mode": kind, **options}
-    return typed_reader(parse_typed(given, parse_options(given)))
+    given = {"path": str(path), "mode": kind, "until": "uncommitted", **options}
+    return typed_reader(parse_options(given))
 
 
 def read(reader: TypedReader) -> list[dict[str, Any]]:
@@ -188,7 +188,7 @@ def test_a_record_of_a_later_version_ends_a_query(tmp_path: Path) -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, str]) -> None:
     given = {"path": "x", "mode": "Topic", **options}
     with pytest.raises(ValueError, match="metadata_log: "):
-        parse_typed(given, parse_options(given))
+        parse_options(given)
 
 
 @pytest.mark.spark
@@ -198,7 +198,11 @@ def test_spark_reads_the_view(spark: "SparkSession", node: Node) -> None:
     """With and without pushdown Spark gives the rows that the reader gives alone."""
 
     def load(kind: str, **options: str) -> Any:
-        return spark.read.format("metadata_log").options(path=str(node.path), mode=kind, **options).load()
+        return (
+            spark.read.format("metadata_log")
+            .options(path=str(node.path), mode=kind, until="uncommitted", **options)
+            .load()
+        )
 
     everything = read(reader_of(node.path, "PartitionChange"))
     query = (

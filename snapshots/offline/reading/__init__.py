@@ -1,0 +1,1 @@
+"""The reading half of the data source: options, ends, parts of files, tables, streams."""
