@@ -31,7 +31,7 @@ _COMMANDS = {
     "quorum": "quorum.cli.commands.quorum.quorum:quorum",
     "sessions": "quorum.cli.commands.entities.sessions:sessions",
     "shell": "quorum.cli.commands.shell:shell",
-    "snapshot": "quorum.cli.commands.snapshot:snapshot",
+    "snapshot": "quorum.cli.commands.snapshot.snapshot:snapshot",
     "storage": "quorum.cli.commands.storage:storage",
     "topics": "quorum.cli.commands.topics.topics:topics",
     "users": "quorum.cli.commands.rights.users:users",

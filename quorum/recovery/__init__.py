@@ -1,1 +1,1 @@
-"""Recovers a cluster without a majority: survey the directories, plan, carry out."""
+"""Works on stopped nodes: recovers a cluster without a majority (survey, plan, carry out), and installs snapshot files."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from quorum.cli.commands.quorum.undone import undone_document, undone_lines
 from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_USAGE, CliError
 from quorum.cli.options import Options, command
 from quorum.cli.output import Column, emit
+from quorum.cli.ownership import check_owner
 from quorum.cli.times import Time
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def recover(
             planned = plan(surveyed, where, RealClock().wall_ms(), point)
             unsaid = _unsaid(planned, yes=yes, accept_loss=accept_loss)
             if not dry_run and not unsaid:
-                _check_owner(planned)
+                check_owner(Path(planned.survivor.path), "quorum recover")
                 end = carry_out(planned)
     except CannotRecover as e:
         raise CliError(str(e), EXIT_CONFLICT) from e
@@ -139,18 +139,6 @@ def _show(options: Options, planned: Plan, end: int | None) -> None:
 def _unsaid(plan: Plan, *, yes: bool, accept_loss: bool) -> list[str]:
     """The options that the operator has still to give. A recovery that was begun needs none: its options were given then."""
     return [*(() if yes else ("--yes",)), *(("--accept-loss",) if plan.losses and not accept_loss else ())]
-
-
-def _check_owner(plan: Plan) -> None:
-    """Refuses to write as another user than the directory's owner: a daemon cannot read root's files, and would not start."""
-    path = Path(plan.survivor.path)
-    owner = path.stat().st_uid
-    if owner != os.geteuid():
-        raise CliError(
-            f"{path} belongs to user {owner}, and this is user {os.geteuid()}: the controller could not read what is written "
-            f"here. Nothing was changed. Run this as its user: sudo -u '#{owner}' quorumctl quorum recover ...",
-            EXIT_CONFLICT,
-        )
 
 
 def _after_failure(directories: Sequence[RealDirectory]) -> str:

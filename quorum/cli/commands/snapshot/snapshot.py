@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quorum.cli.commands.snapshot.install import install
+from quorum.cli.commands.snapshot.listing import rows_of
 from quorum.cli.errors import EXIT_TIMEOUT, EXIT_UNHEALTHY, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
-from quorum.wire.words import endpoint_text, time_text
 
 if TYPE_CHECKING:
     from metaquorum import AdminClient
@@ -29,7 +30,10 @@ _COLUMNS = (
 
 @click.group()
 def snapshot() -> None:
-    """Write and list snapshots."""
+    """Write, list and install snapshots."""
+
+
+snapshot.add_command(install)
 
 
 @snapshot.command()
@@ -88,7 +92,7 @@ async def _wait(client: AdminClient, offset: int) -> tuple[dict[int, str | None]
     """Waits until every answering controller has the snapshot. Returns the hash of each file, and the errors of the others."""
     deadline_s = asyncio.get_running_loop().time() + client.timeout_s
     while True:
-        rows = await _rows(client)
+        rows = await rows_of(client, await client.describe_quorum())
         answering = {row["node_id"] for row in rows if row["error"] is None}
         having = {row["node_id"]: row["sha256"] for row in rows if row["end_offset"] == offset}
         if answering and having.keys() == answering:
@@ -113,43 +117,12 @@ def list_(options: Options) -> None:
     \b
     $ quorumctl snapshot list
     """
-    rows = ask(options, _rows)
+
+    async def work(client: AdminClient) -> list[dict[str, Any]]:
+        return await rows_of(client, await client.describe_quorum())
+
+    rows = ask(options, work)
     shown = [row for row in rows if row["end_offset"] is not None or row["error"] is not None]
     if options.output == "table":
         shown = [{**row, "sha256_text": row["sha256"][:16] if row["sha256"] else None} for row in shown]
     emit(options.output, {"snapshots": shown}, rows="snapshots", columns=_COLUMNS)
-
-
-async def _rows(client: AdminClient) -> list[dict[str, Any]]:
-    """One row per node and snapshot; one row with the reason for a node without an answer or without a snapshot."""
-    status = await client.describe_quorum()
-    voters = {
-        voter.node_id: endpoint_text(voter.endpoint) if voter.HasField("endpoint") else None for voter in status.voters
-    }
-    found = await asyncio.gather(*(_of_node(client, node_id, target) for node_id, target in sorted(voters.items())))
-    return [row for rows in found for row in rows]
-
-
-async def _of_node(client: AdminClient, node_id: int, target: str | None) -> list[dict[str, Any]]:
-    from metaquorum import AdminError
-
-    names = ("end_offset", "epoch", "bytes", "log_time", "sha256", "error")
-    nothing: dict[str, Any] = {"node_id": node_id, **dict.fromkeys(names)}
-    if target is None:
-        return [{**nothing, "error": "its address is not known"}]
-    try:
-        response = await client.list_snapshots(target)
-    except AdminError as e:
-        return [{**nothing, "error": " ".join(e.message.split())}]
-    rows = [
-        {
-            **nothing,
-            "end_offset": each.snapshot.end_offset,
-            "epoch": each.snapshot.epoch,
-            "bytes": each.size,
-            "log_time": time_text(each.timestamp_ms),
-            "sha256": each.sha256.hex() or None,
-        }
-        for each in response.snapshots
-    ]
-    return rows or [nothing]
