@@ -16,7 +16,26 @@ from metadata_log.disk.failures import FileTooLarge
 from metadata_log.disk.files import Directory
 
 
-class LocalFile:
+class ReadOnlyFile:
+    """The methods of `metadata_log.disk.files.File` that change something."""
+
+    def write_at(self, position: int, data: bytes) -> None:
+        _refuse()
+
+    def truncate(self, size: int) -> None:
+        _refuse()
+
+    def preallocate(self, size: int) -> None:
+        _refuse()
+
+    def flush(self) -> None:
+        _refuse()
+
+    def check_in_place(self) -> None:
+        """Do nothing: a reader acknowledges nothing, so a deleted file does no harm."""
+
+
+class LocalFile(ReadOnlyFile):
     """A file of a `LocalDirectory`, open for reading."""
 
     def __init__(self, path: Path) -> None:
@@ -38,21 +57,6 @@ class LocalFile:
             raise
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def write_at(self, position: int, data: bytes) -> None:
-        _refuse()
-
-    def truncate(self, size: int) -> None:
-        _refuse()
-
-    def preallocate(self, size: int) -> None:
-        _refuse()
-
-    def flush(self) -> None:
-        _refuse()
-
-    def check_in_place(self) -> None:
-        """Do nothing: a reader acknowledges nothing, so a deleted file does no harm."""
-
     def close(self) -> None:
         self._file.close()
 
@@ -63,35 +67,8 @@ class LocalFile:
         self.close()
 
 
-class LocalDirectory:
-    """One directory, for reading. A directory that does not exist is empty."""
-
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
-
-    @property
-    def path_text(self) -> str:
-        return str(self.path)
-
-    def names(self) -> list[str]:
-        return sorted(each.name for each in self.path.iterdir()) if self.path.is_dir() else []
-
-    def exists(self, name: str) -> bool:
-        return (self.path / name).exists()
-
-    def open(self, name: str, *, create: bool = False) -> LocalFile:
-        return _refuse() if create else LocalFile(self.path / name)
-
-    def read(self, name: str, max_bytes: int) -> bytes:
-        with self.open(name) as file:
-            if file.size() > max_bytes:
-                raise FileTooLarge(
-                    f"{self.path / name}: more than the {max_bytes} bytes that this file may have; not read"
-                )
-            return file.read_at(0, max_bytes)
-
-    def subdirectory(self, name: str) -> "LocalDirectory":
-        return LocalDirectory(self.path / name)
+class ReadOnlyDirectory:
+    """The methods of `metadata_log.disk.files.Directory` that change something."""
 
     def write_atomic(self, name: str, data: bytes) -> None:
         _refuse()
@@ -122,6 +99,37 @@ class LocalDirectory:
 
     def free_bytes(self) -> int:
         return 0
+
+
+class LocalDirectory(ReadOnlyDirectory):
+    """One directory, for reading. A directory that does not exist is empty."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    @property
+    def path_text(self) -> str:
+        return str(self.path)
+
+    def names(self) -> list[str]:
+        return sorted(each.name for each in self.path.iterdir()) if self.path.is_dir() else []
+
+    def exists(self, name: str) -> bool:
+        return (self.path / name).exists()
+
+    def open(self, name: str, *, create: bool = False) -> LocalFile:
+        return _refuse() if create else LocalFile(self.path / name)
+
+    def read(self, name: str, max_bytes: int) -> bytes:
+        with self.open(name) as file:
+            if file.size() > max_bytes:
+                raise FileTooLarge(
+                    f"{self.path / name}: more than the {max_bytes} bytes that this file may have; not read"
+                )
+            return file.read_at(0, max_bytes)
+
+    def subdirectory(self, name: str) -> "LocalDirectory":
+        return LocalDirectory(self.path / name)
 
 
 def _refuse() -> NoReturn:

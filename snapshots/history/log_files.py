@@ -2,6 +2,8 @@
 
     archive/00000000000000000000.log   archive/...1244.log   00000000000000002500.log   ...3700.log (the log appends here)
 
+A segment that was merged (`metadata_log.store.archived`) is read as if it still lay in `archive/`.
+
 The reader trusts nothing that it has not checked: each batch has to continue the chain of the batch before, and a segment the
 segment before. Files may go meanwhile. Example:
   1. A reader lists the segments at 0, 1,244 and 2,500, and reads the first one.
@@ -19,6 +21,7 @@ from metadata_log.format.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, Batc
 from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import Offset
 from metadata_log.store.archive import ARCHIVE_NAME
+from metadata_log.store.archived.view import ArchiveView
 from metadata_log.store.log_notes import read_start
 from metadata_log.store.segment import (
     SEGMENT_HEADER_BYTES,
@@ -57,7 +60,7 @@ class LogFiles:
     def __init__(self, metadata: Directory) -> None:
         self._places: dict[Offset, list[Directory]] = {}
         self._metadata = metadata
-        archive = metadata.subdirectory(ARCHIVE_NAME) if metadata.exists(ARCHIVE_NAME) else None
+        archive = ArchiveView(metadata.subdirectory(ARCHIVE_NAME)) if metadata.exists(ARCHIVE_NAME) else None
         start = read_start(metadata)
         # After a power cut a segment may lie in both directories. While a reset runs, the log's own segments do not count.
         for directory in (None if start is not None and start.resetting else metadata, archive):
@@ -196,7 +199,7 @@ class LogFiles:
         name = segment_name(base)
         places = list(self._places[base])
         if self._archive is None and self._metadata.exists(ARCHIVE_NAME):
-            self._archive = self._metadata.subdirectory(ARCHIVE_NAME)
+            self._archive = ArchiveView(self._metadata.subdirectory(ARCHIVE_NAME))
         for directory in (*places, *(() if self._archive is None else (self._archive,))):
             try:
                 file: File = directory.open(name)

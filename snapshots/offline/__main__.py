@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from metadata_log.format.errors import LogFormatError
+from snapshots.offline.archive.command import archive
 from snapshots.offline.bundle import NEEDED, write_bundle
 from snapshots.offline.dump_source import CannotShow, Shown, dump_of
 from snapshots.offline.java import JavaNotFound
@@ -73,6 +74,9 @@ def main() -> None:
 
     Exit codes: 0 clean, 10 the audit or the dump has findings, 1 the job failed, 2 wrong usage.
     """
+
+
+main.add_command(archive)
 
 
 @main.command()

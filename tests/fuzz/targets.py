@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import cache
 
-from tests.fuzz import client_targets, disk_targets, kafka_targets, network_targets, replica_targets
+from tests.fuzz import archive_targets, client_targets, disk_targets, kafka_targets, network_targets, replica_targets
 from tests.fuzz.target import Target
 
 
@@ -12,6 +12,7 @@ def targets() -> Mapping[str, Target]:
     """In the order of the report."""
     every = (
         *disk_targets.TARGETS,
+        *archive_targets.TARGETS,
         *kafka_targets.TARGETS,
         *replica_targets.TARGETS,
         *network_targets.TARGETS,

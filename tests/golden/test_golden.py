@@ -15,6 +15,8 @@ from metadata_log.format.codec import decode_records, encode_record
 from metadata_log.format.data_batch import NO_STAMP, ProducerStamp, decode_data, stamp_of
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.records import RECORD_TYPES
+from metadata_log.store.archived.merged_file import Index, Range, merged_name
+from metadata_log.store.archived.view import ArchiveView, archived_batches
 from metadata_log.store.log_notes import (
     FLUSHED_NAME,
     START_NAME,
@@ -24,15 +26,19 @@ from metadata_log.store.log_notes import (
     read_start,
     write_start,
 )
-from metadata_log.store.segment import SegmentHeader, pack_header, unpack_header
+from metadata_log.store.segment import SegmentHeader, pack_header, segment_name, segment_names, unpack_header
 from tests.golden.samples import HASH, ID_A, RECORDS, data_batches, late_batch, sample_batches
 from tests.sim.world.disk import MemoryDirectory
 
 FILE = Path(__file__).parent / "log_formats.json"
 HEADER = SegmentHeader(OffsetAndEpoch(123_456, 7), HASH, 1_700_000_000_000)
 LATE_HEADER = SegmentHeader(OffsetAndEpoch(123_456, (3 << 32) + 7), HASH, 1_700_000_000_000)
-ONLY_READ = {"segment header": "version 1; version 2 is written"}
-"""Entries that no code writes any more, and all code reads."""
+ONLY_READ = {
+    "segment header": "version 1; version 2 is written",
+    "merged file": "another zlib compresses to other bytes",
+}
+"""Entries that the code need not write, and always reads."""
+MERGED = Index(Range(0, 3), [0, 2], [100, 3 << 20], [(50, 1), (1 << 20, 2), (1_000, 3), ((1 << 20) + 9, 1 << 31)])
 START = LogStart(OffsetAndEpoch(123_456, 7), HASH, 1_700_000_000_000)
 HIGH_WATERMARKS = {ReplicaPlace(ID_A, 12): 123_456}
 IDENTITY = Identity("sample-cluster", 3, ID_A, 2, "controller", HASH)
@@ -53,6 +59,7 @@ def current() -> dict[str, str]:
     names = (FLUSHED_NAME, START_NAME, IDENTITY_NAME, HIGH_WATERMARKS_NAME)
     entries |= {name: directory.read(name, 4096).hex() for name in names}
     entries |= {"segment header 2": pack_header(HEADER).hex(), "segment header 2, late": pack_header(LATE_HEADER).hex()}
+    entries |= {"merged file, index": MERGED.pack().hex()}
     return entries | {"batch, late": late_batch().data.hex()}
 
 
@@ -97,6 +104,14 @@ def test_golden_data_batches_decode_and_are_chained() -> None:
     assert (stamp_of(first), stamp_of(second)) == (ProducerStamp(7, 2, 40), NO_STAMP)
     assert decode_data(first)[0] == (1_700_000_000_007, b"key", b"value", (("trace", b"\x01\x02"), ("empty", None)))
     assert decode_data(second) == [(0, b"", None, ())]
+
+
+def test_a_golden_merged_file_reads_back() -> None:
+    """The bytes were written by the first release with merged files. Another zlib may write other ones, and reads these."""
+    directory = MemoryDirectory()
+    directory.write_atomic(merged_name(MERGED.range), bytes.fromhex(golden()["merged file"]))
+    assert list(archived_batches(directory)) == sample_batches()
+    assert segment_names(ArchiveView(directory)) == [segment_name(0), segment_name(2)]
 
 
 def test_golden_headers_and_small_files_read_back() -> None:

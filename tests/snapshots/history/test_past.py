@@ -11,7 +11,11 @@ from metadata_log.disk.files import Directory
 from metadata_log.disk.read_only import LocalDirectory
 from metadata_log.format.records import SkippedBatch, Topic
 from metadata_log.image.metadata_image import EMPTY_IMAGE
+from metadata_log.store.archive import ARCHIVE_NAME
+from metadata_log.store.archived.merging import merge
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, segment_names
 from snapshots.format import snapshot_name
+from snapshots.history.log_files import LogFiles, Spot
 from snapshots.history.past import Past, finished
 from snapshots.history.wanted import HistoryDamaged, OutOfReach, Shown, Wanted
 from tests.sim.world.disk import MemoryDirectory
@@ -52,6 +56,26 @@ def test_a_read_at_any_offset_or_time_is_the_replay_of_all_records_below(seed: i
         assert (shown.image.provenance, shown.image.digest) == (expected.provenance, expected.digest), wanted
         shown.image.check_invariants()
         known.append(shown)
+
+
+@pytest.mark.parametrize("seed", [11, 14, 19, 22, 24])
+def test_a_read_of_merged_segments_is_the_read_of_the_segments(seed: int) -> None:
+    """Whatever the archive has; and a reader that listed the segments before they were merged goes on."""
+    node = a_node(Path("/node"), seed, directory=MemoryDirectory("/node"))
+    archive, end = node.metadata.subdirectory(ARCHIVE_NAME), node.journal.shape.end
+    listed = LogFiles(node.metadata)
+    reach = finished(Past(node.metadata).reach(end))
+    offsets = sorted(random.Random(seed).sample(range(reach.lowest, end + 1), 6))
+    before = [Past(node.metadata).shown(Wanted(offset=each), end) for each in offsets]
+    names = segment_names(archive)
+    merge(archive, target_bytes=12 << 10)
+    assert names and not segment_names(archive)
+    assert finished(Past(node.metadata).reach(end)) == reach
+    after = [Past(node.metadata).shown(Wanted(offset=each), end) for each in offsets]
+    assert [each.image.digest for each in after] == [each.image.digest for each in before]
+    assert listed.bases == LogFiles(node.metadata).bases
+    for base in listed.bases:
+        assert listed.chain_at(Spot(base, SEGMENT_HEADER_BYTES, base)) is not None
 
 
 def test_an_offset_inside_a_batch_shows_the_image_before_the_batch(tmp_path: Path) -> None:

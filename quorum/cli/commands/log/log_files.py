@@ -6,9 +6,12 @@ The reader changes nothing, and does not stop at damage: damage is a row too, an
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+from metadata_log.disk.files import File
+from metadata_log.disk.read_only import LocalDirectory, LocalFile
 from metadata_log.format.batch import (
     BATCH_BYTES_MAX,
     DATA_FORMAT_VERSION,
@@ -19,9 +22,10 @@ from metadata_log.format.batch import (
     verify_chain,
 )
 from metadata_log.format.codec import decode_batch, record_to_json
-from metadata_log.format.errors import LogFormatError
+from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.record_rows import rows_of as rows_of_batch
-from metadata_log.store.segment import SEGMENT_HEADER_BYTES, unpack_header
+from metadata_log.store.archived.merged_file import MERGED_SUFFIX, MergedFile, range_of
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, segment_name, unpack_header
 from quorum.cli.commands.log.data_rows import data_rows, producer_of
 from snapshots.format import FIRST_CHAIN
 
@@ -33,14 +37,14 @@ Row = dict[str, Any]
 
 
 def files_of(path: Path) -> list[Path]:
-    """The segments and snapshots that `path` stands for: a file, or an `@metadata` directory, or the directory of a node or of a
-    replica.
+    """The segments, merged files and snapshots that `path` stands for: a file, or an `@metadata` directory, or the directory of a
+    node or of a replica.
     """
     if path.is_file():
         return [path]
     inner = path / "@metadata"
     directory = inner if inner.is_dir() else path
-    return sorted(file for file in directory.iterdir() if file.suffix in (".log", ".checkpoint"))
+    return sorted(file for file in directory.iterdir() if file.suffix in (".log", ".checkpoint", MERGED_SUFFIX))
 
 
 def rows_of(path: Path, *, with_records: bool) -> Iterator[Row]:
@@ -49,25 +53,48 @@ def rows_of(path: Path, *, with_records: bool) -> Iterator[Row]:
     Raises:
         OSError: the file cannot be read.
     """
-    is_snapshot = path.suffix == ".checkpoint"
-    with path.open("rb") as file:
-        position, chain = 0, FIRST_CHAIN
-        if not is_snapshot:
+    if path.suffix == MERGED_SUFFIX:
+        yield from _merged_rows(path, with_records=with_records)
+        return
+    with closing(LocalFile(path)) as file:
+        if path.suffix == ".checkpoint":
+            yield from _batches(_Window(file), path, 0, FIRST_CHAIN, with_records=with_records)
+        else:
+            yield from _segment_rows(file, path, with_records=with_records)
+
+
+def _segment_rows(file: File, path: Path, *, with_records: bool) -> Iterator[Row]:
+    head = file.read_at(0, SEGMENT_HEADER_BYTES)
+    try:
+        chain = unpack_header(head).previous_chain
+    except LogFormatError as e:
+        yield _damage(path, 0, str(e))
+        chain = b""
+    yield from _batches(_Window(file), path, SEGMENT_HEADER_BYTES, chain, with_records=with_records)
+
+
+def _merged_rows(path: Path, *, with_records: bool) -> Iterator[Row]:
+    """The rows of the segments in a merged file; each segment under its own name. Damage of a block ends its segment."""
+    if range_of(path.name) is None:
+        yield _damage(path, 0, "not the name of a merged file")
+        return
+    try:
+        merged = MergedFile(LocalDirectory(path.parent), path.name)
+    except LogFormatError as e:
+        yield _damage(path, 0, str(e))
+        return
+    for base in merged.index.bases:
+        with closing(merged.open(base)) as file:
             try:
-                header = unpack_header(file.read(SEGMENT_HEADER_BYTES))
-            except LogFormatError as e:
+                yield from _segment_rows(file, path.with_name(segment_name(base)), with_records=with_records)
+            except CorruptLog as e:
                 yield _damage(path, 0, str(e))
-                chain = b""
-            else:
-                chain = header.previous_chain
-            position = SEGMENT_HEADER_BYTES
-        yield from _batches(_Window(file), path, position, chain, with_records=with_records)
 
 
 class _Window:
     """A part of a file, moved along as it is read."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: File) -> None:
         self._file = file
         self._start = 0
         self._data = b""
@@ -75,8 +102,7 @@ class _Window:
     def at(self, position: int, length: int) -> bytes:
         """Up to `length` bytes; fewer only where the file ends."""
         if position < self._start or position + length > self._start + len(self._data):
-            self._file.seek(position)
-            self._start, self._data = position, self._file.read(max(length, _WINDOW_BYTES))
+            self._start, self._data = position, self._file.read_at(position, max(length, _WINDOW_BYTES))
         begin = position - self._start
         return self._data[begin : begin + length]
 

@@ -11,6 +11,7 @@ from metadata_log.format import batch as batches
 from metadata_log.format.codec import encode_record
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.records import LeaderChange, Topic, UserScramCredential
+from metadata_log.store.archived.merging import merge
 from metadata_log.store.log import Log
 from quorum.cli.main import cli
 from tests.quorum.cli.shapes import shape
@@ -43,6 +44,25 @@ def test_every_batch_is_a_row(segment: Path) -> None:
     assert [(row["base_offset"], row["end_offset"]) for row in found] == [(0, 1), (1, 4), (4, 7), (7, 10)]
     assert all(row["chain_is_valid"] for row in found)
     assert found == rows(segment.parent) == rows(segment.parent.parent)
+
+
+def test_a_merged_file_has_the_rows_of_its_segments(segment: Path) -> None:
+    """Under the names of the segments; a damaged block is a row that names the merged file."""
+    before = rows(segment)
+    archive = segment.parent / "archive"
+    archive.mkdir()
+    segment.rename(archive / segment.name)
+    (written,) = merge(RealDirectory(archive)).written
+    assert rows(archive) == rows(archive / written.name) == before
+    content = bytearray((archive / written.name).read_bytes())
+    content[30] ^= 1
+    (archive / written.name).write_bytes(content)
+    damaged = run(archive, "-o", "jsonl")
+    (row,) = [json.loads(line) for line in damaged.stdout.splitlines()]
+    assert (damaged.exit_code, row["kind"], row["file"]) == (10, "damage", written.name)
+    (archive / written.name).write_bytes(content[:-1])
+    (row,) = rows(archive)
+    assert (row["kind"], row["file"]) == ("damage", written.name)
 
 
 def test_the_documents_shape_is_fixed(segment: Path) -> None:

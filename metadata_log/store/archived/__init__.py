@@ -1,0 +1,1 @@
+"""Archived segments in larger, compressed files: the format, the merge, and a view of an archive without merged files."""

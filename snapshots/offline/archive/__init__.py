@@ -1,0 +1,1 @@
+"""`quorum-offline archive`: works on the archived segments of one node. Needs no Java."""
