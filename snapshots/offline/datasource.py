@@ -11,6 +11,7 @@ Options:
                   offset, or a JSON object {path: offset}: see `reading.ends`
     beside        a directory, or a JSON list of several, that only help to prove what is committed
     since         an offset; not for activity and stretches
+    standing      a JSON object {path: offset}: the end of the snapshot on which a job stands; the segments below are not read
     archive       true (default) or false: the segments in `archive/` are read, too
     types         type numbers, comma-separated; only for records
     pushdown      true: the source answers filters, for one query (see `typed.reader`); for batches, records, entities and the

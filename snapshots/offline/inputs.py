@@ -8,6 +8,7 @@ belong to a running node, so the order of reading matters. Example:
 If the job read the note last, it would trust records that it had read before they were complete.
 """
 
+import json
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -49,10 +50,16 @@ class NodeLog(NamedTuple):
     has_bootstrap: bool
     flushed: Flushed | None
     start: LogStart | None
+    since: Offset = 0
+    """The end of the snapshot on which the job stands; 0 if the job reads the log from its start."""
 
     @property
     def start_offset(self) -> Offset:
-        """The start of the log: as in `log-start`, or else the start of the first segment."""
+        """The start of the log: as in `log-start`, or else the start of the first segment. A job that stands on a snapshot reads
+        the log as if the log started there.
+        """
+        if self.since:
+            return self.since
         if self.start is not None:
             return self.start.start.offset
         return self.segments[0].base_offset if self.segments else 0
@@ -66,6 +73,12 @@ class NodeLog(NamedTuple):
             if not is_before and not is_beyond:
                 needed.append(segment)
         return needed
+
+    def standing_on(self, end: Offset) -> "NodeLog":
+        """Return the log for a job that stands on the snapshot at `end`. The job reads from the segment with the record before
+        `end` on, because the chain at `end` is there.
+        """
+        return self._replace(segments=tuple(self.segments_needed(end - 1, None)), since=end)
 
     @property
     def durable_end(self) -> Offset | None:
@@ -122,6 +135,11 @@ def split_bytes_of(logs: Iterable[NodeLog], given: int) -> int:
 def records_in(paths: Iterable[str]) -> int:
     """Return how many records the logs in `paths` have, as far as their notes tell: for people who wait."""
     return sum(max(0, (log.durable_end or 0) - log.start_offset) for log in map(find_log, paths))
+
+
+def standing_text(logs: Iterable[NodeLog]) -> str:
+    """Return the option `standing` of the tables (see `datasource`)."""
+    return json.dumps({log.path: log.since for log in logs if log.since})
 
 
 def _read(metadata: ReadOnlyDirectory, data: ReadOnlyDirectory) -> NodeLog:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from metadata_log.format.ids import Epoch, Offset
-from snapshots.offline.inputs import NodeLog
+from snapshots.offline.inputs import NodeLog, standing_text
 from snapshots.offline.stretch import End, WholeStretch
 from snapshots.offline.survey import Placed, Punctuation, punctuation_of, read_table
 
@@ -49,7 +49,7 @@ def look(
     spark: "SparkSession", logs: Sequence[NodeLog], until: Offset | str, wanted: Iterable[Offset]
 ) -> dict[str, WholeLog] | None:
     """Read all batches of all logs once. Return None if a log is not whole, or has no batch."""
-    options: dict[str, Any] = {"until": until, "wanted": json.dumps(sorted(wanted))}
+    options: dict[str, Any] = {"until": until, "standing": standing_text(logs), "wanted": json.dumps(sorted(wanted))}
     table = read_table(spark, [log.path for log in logs], "stretches", **options)
     return joined([log.node for log in logs], table.toArrow().to_pylist())
 

@@ -99,10 +99,12 @@ def read_table(spark: "SparkSession", paths: list[str], mode: str, **options: ob
     return reader.load()
 
 
-def read_punctuation(spark: "SparkSession", paths: list[str], until: Offset | str) -> dict[str, Punctuation]:
+def read_punctuation(
+    spark: "SparkSession", paths: list[str], until: Offset | str, standing: str = "{}"
+) -> dict[str, Punctuation]:
     """Return the punctuation of each node's log, by the node's name. Records that cannot be decoded are left out."""
     types = ",".join(map(str, sorted(PUNCTUATION)))
-    table = read_table(spark, paths, "records", until=until, types=types)
+    table = read_table(spark, paths, "records", until=until, standing=standing, types=types)
     columns = ("node", "offset", "epoch", "timestamp", "payload")
     found: dict[str, list[Placed]] = {}
     for row in table.where("error IS NULL").select(*columns).toArrow().to_pylist():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from metadata_log.format.ids import Offset
+from metadata_log.format.ids import Epoch, Offset
 from snapshots.offline.audit.batch_checks import (
     NodeBatches,
     Places,
@@ -21,7 +21,7 @@ from snapshots.offline.audit.batch_checks import (
     with_history,
 )
 from snapshots.offline.audit.findings import Finding
-from snapshots.offline.inputs import NodeLog
+from snapshots.offline.inputs import NodeLog, standing_text
 from snapshots.offline.look import FirstBatch, WholeLog, agree, look
 from snapshots.offline.survey import Punctuation, read_punctuation, read_table
 
@@ -42,6 +42,9 @@ class Batches(Protocol):
     def chains_at(self, offsets: set[Offset]) -> dict[tuple[str, Offset], bytes]:
         """Return the chain at each of these ends, for each node with a batch that ends there."""
 
+    def epoch_at(self, node: str, offset: Offset) -> Epoch | None:
+        """Return the epoch of the batch that ends at `offset` on `node`; None if no batch ends there."""
+
     def places_of(self, offsets: Iterable[Offset]) -> Places:
         """Return the batches that have these offsets, of all nodes."""
 
@@ -55,9 +58,14 @@ class Batches(Protocol):
         """Free the memory of the rows, if Spark keeps any."""
 
 
-def read_batches(spark: "SparkSession", logs: Sequence[NodeLog], until: str, progress: Progress) -> Batches:
-    """Check all batches below `until` (see `datasource`), on each node and between nodes."""
-    ends = {log.flushed.end for log in logs if log.flushed} | {log.start.start.offset for log in logs if log.start}
+def read_batches(
+    spark: "SparkSession", logs: Sequence[NodeLog], until: str, progress: Progress, wanted: Iterable[Offset] = ()
+) -> Batches:
+    """Check all batches below `until` (see `datasource`), on each node and between nodes. Somebody will ask for the chains at the
+    ends in `wanted`.
+    """
+    ends = set(wanted)
+    ends |= {log.flushed.end for log in logs if log.flushed} | {log.start.start.offset for log in logs if log.start}
     ends |= {end.offset for log in logs for end in log.snapshots}
     whole = look(spark, logs, until, ends)
     if whole is not None and agree(whole.values()):
@@ -72,7 +80,8 @@ class _Rows:
         self._spark = spark
         self._paths = [log.path for log in logs]
         self._until = until
-        self._table: DataFrame = read_table(spark, self._paths, "batches", until=until).cache()
+        self._standing = standing_text(logs)
+        self._table: DataFrame = read_table(spark, self._paths, "batches", until=until, standing=self._standing).cache()
         self.nodes = summarize(self._table)
         self.findings = check_batches(with_history(self._table))
         progress("comparing the nodes")
@@ -81,6 +90,10 @@ class _Rows:
     def chains_at(self, offsets: set[Offset]) -> dict[tuple[str, Offset], bytes]:
         return chains_at(self._table, offsets)
 
+    def epoch_at(self, node: str, offset: Offset) -> Epoch | None:
+        held = self.places_of([offset - 1]).get(offset - 1, {}).get(node)
+        return None if held is None or (node, offset) not in self.chains_at({offset}) else held.epoch
+
     def places_of(self, offsets: Iterable[Offset]) -> Places:
         return places_of(self._table, offsets)
 
@@ -88,7 +101,7 @@ class _Rows:
         return first_batches(self._table)
 
     def punctuation(self) -> dict[str, Punctuation]:
-        return read_punctuation(self._spark, self._paths, self._until)
+        return read_punctuation(self._spark, self._paths, self._until, self._standing)
 
     def unpersist(self) -> None:
         self._table.unpersist()
@@ -103,6 +116,7 @@ class _WholeBatches:
         self._spark = spark
         self._paths = [log.path for log in logs]
         self._until = until
+        self._standing = standing_text(logs)
         self._whole = whole
         self._ends = ends
         self.nodes = {node: _numbers(log) for node, log in whole.items()}
@@ -117,10 +131,14 @@ class _WholeBatches:
             if offset in log.ends
         }
 
+    def epoch_at(self, node: str, offset: Offset) -> Epoch | None:
+        end = self._whole[node].ends.get(offset)
+        return None if end is None else end.epoch
+
     @cached_property
     def _table(self) -> "DataFrame":
         """The rows of all batches. Nobody asks for them before there is a finding in the records."""
-        return read_table(self._spark, self._paths, "batches", until=self._until).cache()
+        return read_table(self._spark, self._paths, "batches", until=self._until, standing=self._standing).cache()
 
     def places_of(self, offsets: Iterable[Offset]) -> Places:
         wanted = set(offsets)

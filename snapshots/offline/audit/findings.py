@@ -69,6 +69,11 @@ RULES: Final[dict[str, Rule]] = {
     "orphaned-entity": Rule(_E, "a session ends while it owns ephemeral entities"),
     "session-conflict": Rule(_E, "a session is opened while it is open, or ends under another epoch"),
     "number-went-back": Rule(_E, "producer ids, or the floor of epochs, do not rise"),
+    "history-rewritten": Rule(_E, "the log has another history below the baseline than an earlier audit has proven"),
+    "baseline-missing": Rule(_E, "the log ends below the baseline: it was cut, or restored from an older copy"),
+    "baseline-snapshot": Rule(_E, "a snapshot below the baseline is another file than an earlier audit has proven"),
+    "baseline-state": Rule(_E, "the log makes another state at the baseline than an earlier audit has noted"),
+    "baseline-trimmed": Rule(_W, "no node has the log down to the baseline: the audits are too far apart to be joined"),
     "clusters-mixed": Rule(_E, "the directories belong to different clusters"),
 }  # fmt: skip
 

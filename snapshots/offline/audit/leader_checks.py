@@ -57,12 +57,12 @@ def check_voters(logs: Iterable[NodeLog], punctuation: Mapping[str, Punctuation]
     `quorum recover` begins an epoch with a leader that is the only voter, and may leave out many.
     """
     for log in logs:
-        voters = _first_voters(log)
+        since, voters = _first_voters(log)
         opening: tuple[Offset, LeaderChange] | None = None
         for placed in punctuation[log.node].control if log.node in punctuation else ():
             if isinstance(placed.record, LeaderChange):
                 opening = placed.offset, placed.record
-            elif isinstance(placed.record, Voters):
+            elif isinstance(placed.record, Voters) and placed.offset >= since:
                 before, voters = voters, placed.record
                 if before is None or len(_keys(before) ^ _keys(voters)) <= 1:
                     continue
@@ -89,14 +89,14 @@ def check_named_skips(
             yield error("skip-of-another-batch", detail, node=node, offset=at)
 
 
-def _first_voters(log: NodeLog) -> Voters | None:
-    """Return the voters before the first record of the log, if a snapshot below the log tells them."""
+def _first_voters(log: NodeLog) -> tuple[Offset, Voters | None]:
+    """Return the end of the snapshot below the log, and its voters if it can be read."""
     with contextlib.suppress(CannotCompact, LogFormatError, FileNotFoundError):  # a finding of its own
         base = base_of(log)
         if base is None and log.has_bootstrap:
             base = BOOTSTRAP_END
-        return None if base is None else read_meta(log.directory, base).voters
-    return None
+        return (0, None) if base is None else (base.offset, read_meta(log.directory, base).voters)
+    return 0, None
 
 
 def _keys(voters: Voters) -> set[tuple[NodeId, bytes]]:

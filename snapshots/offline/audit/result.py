@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from metadata_log.format.ids import Epoch, NodeId, Offset
+from snapshots.offline.audit.baseline import Baseline
 from snapshots.offline.audit.batch_checks import NodeBatches
 from snapshots.offline.audit.findings import Finding, Severity
 from snapshots.offline.audit.snapshot_checks import CheckedSnapshot
@@ -30,6 +31,23 @@ class Activity(NamedTuple):
         return sum(self.counts.get(kind, {}).values())
 
 
+class Compared(NamedTuple):
+    """The audit and its baseline."""
+
+    before: Baseline | None
+    """The baseline of the audit before; None if there is none."""
+    after: Baseline | None
+    """The baseline for the next audit; None if the old one stays as it is."""
+    reason: str
+    """Why `after` is None, for people."""
+    same_on: tuple[str, ...]
+    """The nodes whose log has the old baseline."""
+    read_from: dict[str, Offset]
+    """For each node, the snapshot on which the audit stood; 0: the audit read the log from its start."""
+    segments_left_out: int
+    """How many segments, of all nodes together, were not read."""
+
+
 class AuditResult(NamedTuple):
     """The complete result of an audit."""
 
@@ -42,6 +60,8 @@ class AuditResult(NamedTuple):
     """The node whose log was replayed; None if no log is healthy enough."""
     fold: Replayed | None
     activity: Activity | None
+    baseline: Compared | None = None
+    """None if the audit was asked for none."""
 
     def count(self, severity: Severity) -> int:
         return sum(1 for finding in self.findings if finding.severity is severity)

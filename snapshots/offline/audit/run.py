@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
 from metadata_log.store.log_notes import LogStart, read_flushed, read_start
+from snapshots.offline.audit.baseline_checks import AgainstBaseline
 from snapshots.offline.audit.batch_checks import NodeBatches, check_skips
 from snapshots.offline.audit.batches import Batches, read_batches
 from snapshots.offline.audit.findings import Finding, Severity, error
@@ -29,8 +30,8 @@ from snapshots.offline.audit.note_checks import check_notes
 from snapshots.offline.audit.result import Activity, AuditResult, Leadership
 from snapshots.offline.audit.snapshot_checks import check_snapshots, verify_snapshots
 from snapshots.offline.audit.state_checks import base_end, check_state, placed, replay_log
-from snapshots.offline.audit.summary import findings_csv, lines_of, summary
-from snapshots.offline.inputs import NodeLog, find_logs
+from snapshots.offline.audit.summary import baseline_lines, findings_csv, lines_of, summary
+from snapshots.offline.inputs import NodeLog, find_logs, standing_text
 from snapshots.offline.survey import NO_PUNCTUATION, read_table
 
 if TYPE_CHECKING:
@@ -43,18 +44,23 @@ _RACY: Final = frozenset(
 )  # fmt: skip
 """Rules that a node can seem to break because it truncates or retires segments during the audit."""
 
-__all__ = ["Activity", "AuditResult", "Leadership", "audit", "findings_csv", "lines_of", "summary"]
+__all__ = ["Activity", "AuditResult", "Leadership", "audit", "baseline_lines", "findings_csv", "lines_of", "summary"]
 
 Progress = Callable[[str], None]
 
 
-def audit(spark: "SparkSession", paths: Sequence[str], progress: Progress = lambda _: None) -> AuditResult:
-    """Audit the logs in `paths`, data directories or `@metadata` directories of one cluster.
+def audit(
+    spark: "SparkSession",
+    paths: Sequence[str],
+    progress: Progress = lambda _: None,
+    against: AgainstBaseline | None = None,
+) -> AuditResult:
+    """Audit the logs in `paths`, data directories or `@metadata` directories of one cluster; or those of `against`.
 
     Raises:
         LogFormatError: a directory has no log, or its `meta.properties` cannot be read.
     """
-    return _Audit(spark, find_logs(paths), progress).run()
+    return _Audit(spark, find_logs(paths) if against is None else against.logs, progress, against).run()
 
 
 def read_all_batches(spark: "SparkSession", paths: Sequence[str]) -> tuple[dict[str, NodeBatches], list[Finding]]:
@@ -75,13 +81,21 @@ class _Look(NamedTuple):
 class _Audit:
     """One audit."""
 
-    def __init__(self, spark: "SparkSession", logs: tuple[NodeLog, ...], progress: Progress) -> None:
+    def __init__(
+        self,
+        spark: "SparkSession",
+        logs: tuple[NodeLog, ...],
+        progress: Progress,
+        against: AgainstBaseline | None = None,
+    ) -> None:
         self._spark = spark
         self._logs = {log.node: log for log in logs}
         self._progress = progress
+        self._against = against
         self._findings: list[Finding] = []
         self._paths = [log.path for log in logs]
         self._until = json.dumps({log.path: log.durable_end for log in logs if log.durable_end is not None})
+        self._wanted = set() if against is None else against.wanted
 
     def run(self) -> AuditResult:
         self._check_cluster()
@@ -106,7 +120,7 @@ class _Audit:
 
     def look(self) -> "_Look":
         """Check all batches once."""
-        batches = read_batches(self._spark, tuple(self._logs.values()), self._until, self._progress)
+        batches = read_batches(self._spark, tuple(self._logs.values()), self._until, self._progress, self._wanted)
         findings = [*batches.findings, *check_notes(self._logs.values(), batches, batches.nodes)]
         return _Look(batches, batches.nodes, findings)
 
@@ -127,8 +141,13 @@ class _Audit:
         punctuation = batches.punctuation()
         leaders, beginnings, two_leaders = leaders_of(punctuation)
         self._findings += [*two_leaders, *check_beginnings(self._logs, batches.firsts(), beginnings)]
+        against = self._against
+        if against is not None:
+            self._findings += against.check_chains(batches, nodes, self._findings)
         self._progress("verifying snapshots")
         snapshots = verify_snapshots(self._spark, self._logs.values())
+        if against is not None:
+            self._findings += against.check_snapshots(snapshots)
         chains = batches.chains_at({snapshot.end for snapshot in snapshots})
         ends = {node: numbers.end_offset for node, numbers in nodes.items()}
         self._findings += check_snapshots(snapshots, self._logs, chains, ends)
@@ -141,15 +160,18 @@ class _Audit:
         if reference is not None:
             self._progress(f"replaying the log of {reference}")
             found = punctuation.get(reference, NO_PUNCTUATION)
-            fold = replay_log(self._spark, self._logs[reference], nodes[reference].end_offset, found, snapshots)
+            end = nodes[reference].end_offset
+            fold = replay_log(self._spark, self._logs[reference], end, found, snapshots, self._wanted)
             if fold is not None:
                 self._findings += check_state(self._logs, batches, reference, fold, snapshots, chains)
+                self._findings += [] if against is None else against.check_state(fold, reference)
             self._progress("counting what happened")
             activity = self._activity(reference, nodes[reference])
         findings = tuple(sorted(self._findings, key=_rank))
-        return AuditResult(
+        result = AuditResult(
             tuple(self._logs.values()), nodes, findings, leaders, tuple(snapshots), reference, fold, activity
         )  # fmt: skip
+        return result if against is None else result._replace(baseline=against.compared(result, batches))
 
     # --- the directories themselves -----------------------------------------------------------------------------------
 
@@ -180,19 +202,28 @@ class _Audit:
     # --- state --------------------------------------------------------------------------------------------------------
 
     def _choose_reference(self, nodes: dict[str, NodeBatches]) -> str | None:
-        """Return the node whose log is replayed: a node without findings in its log, with the longest history."""
+        """Return the node whose log is replayed: a node without findings in its log, with the longest history. Against a
+        baseline, the log must reach the next baseline if any log does.
+        """
+        needed = 0 if self._against is None else self._against.committed
         about_log = {
             f.node for f in self._findings if f.severity is Severity.ERROR and not f.rule.startswith("snapshot")
         }
         healthy = [node for node in nodes if node not in about_log]
         moves = {node: self._has_moved(node) for node in healthy}
-        return min(healthy, key=lambda n: (base_end(self._logs[n]), moves[n], -nodes[n].end_offset, n), default=None)
+
+        def rank(node: str) -> tuple[bool, Offset, bool, Offset, str]:
+            end = nodes[node].end_offset
+            return (end < needed, base_end(self._logs[node]), moves[node], -end, node)
+
+        return min(healthy, key=rank, default=None)
 
     # --- events -----------------------------------------------------------------------------------------------------
 
     def _activity(self, node: str, numbers: NodeBatches) -> Activity:
         bucket_ms = max(1, (numbers.last_ms - numbers.first_ms) // TIME_BUCKETS + 1)
         options: dict[str, Any] = {"first_ms": numbers.first_ms, "bucket_ms": bucket_ms, "until": self._until}
+        options["standing"] = standing_text(self._logs.values())
         table = read_table(self._spark, [self._logs[node].path], "activity", **options)
         counts: dict[str, dict[int, int]] = defaultdict(dict)
         for row in table.groupBy("kind", "bucket").sum("count").toArrow().to_pylist():

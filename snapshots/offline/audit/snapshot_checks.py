@@ -55,8 +55,12 @@ class CheckedSnapshot(NamedTuple):
     position: int | None
 
     @property
+    def place(self) -> OffsetAndEpoch:
+        return OffsetAndEpoch(self.end, self.epoch)
+
+    @property
     def name(self) -> str:
-        return snapshot_name(OffsetAndEpoch(self.end, self.epoch))
+        return snapshot_name(self.place)
 
 
 def verify_snapshots(spark: "SparkSession", logs: Iterable[NodeLog]) -> list[CheckedSnapshot]:

@@ -41,15 +41,20 @@ def base_end(log: NodeLog) -> Offset:
 
 
 def replay_log(
-    spark: "SparkSession", log: NodeLog, end: Offset, found: Punctuation, snapshots: Sequence[CheckedSnapshot]
+    spark: "SparkSession",
+    log: NodeLog,
+    end: Offset,
+    found: Punctuation,
+    snapshots: Sequence[CheckedSnapshot],
+    wanted: Iterable[Offset] = (),
 ) -> Replayed | None:
-    """Replay the log of a node up to `end`, with digests at the ends of all snapshots. Return None if that is not possible, or if
-    the node has removed a part of its log meanwhile.
+    """Replay the log of a node up to `end`, with digests at the ends of all snapshots, and at the `wanted` ends. Return None if
+    that is not possible, or if the node has removed a part of its log meanwhile.
     """
     since = base_end(log)
     if since > end or any(s.rule is not None for s in snapshots if s.node == log.node and s.end == since > 0):
         return None
-    cuts = {snapshot.end for snapshot in snapshots if since <= snapshot.end <= end} | {end}
+    cuts = {cut for cut in (*wanted, *(snapshot.end for snapshot in snapshots)) if since <= cut <= end} | {end}
     skips = [skip for _, skip in found.skipped()]
     try:
         replayed = replay_in_shares(spark, source_of(log, base_of(log), end, skips), cuts)

@@ -5,8 +5,9 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+from snapshots.offline.audit.baseline import Baseline
 from snapshots.offline.audit.findings import Finding, Severity
-from snapshots.offline.audit.result import AuditResult
+from snapshots.offline.audit.result import AuditResult, Compared
 from snapshots.offline.audit.snapshot_checks import CheckedSnapshot
 from snapshots.offline.inputs import NodeLog
 from snapshots.offline.shares.replayed import Replayed
@@ -24,6 +25,7 @@ def summary(result: AuditResult) -> dict[str, Any]:
         "snapshots": [_snapshot_summary(snapshot) for snapshot in result.snapshots],
         "state": None if result.fold is None else _state_summary(result.fold),
         "activity": {} if result.activity is None else {k: result.activity.total(k) for k in result.activity.counts},
+        "baseline": None if result.baseline is None else _baseline_summary(result.baseline),
         "findings": [finding.as_json() for finding in result.findings],
     }
 
@@ -65,6 +67,54 @@ def _state_summary(fold: Replayed) -> dict[str, Any]:
     end = max(fold.digests)
     digest, count = fold.digests[end]
     return {"offset": end, "digest": digest.hex(), "records": count, "by_type": dict(sorted(fold.record_types.items()))}
+
+
+def _baseline_summary(compared: Compared) -> dict[str, Any]:
+    before, after = compared.before, compared.after
+    return {
+        "before": None if before is None else _baseline_end(before),
+        "after": None if after is None else _baseline_end(after),
+        "not_moved_because": compared.reason or None,
+        "same_on": [*compared.same_on],
+        "read_from": compared.read_from,
+        "segments_left_out": compared.segments_left_out,
+    }
+
+
+def _baseline_end(baseline: Baseline) -> dict[str, Any]:
+    return {
+        "offset": baseline.end, "epoch": baseline.epoch, "chain": baseline.chain.hex(), "digest": baseline.digest.hex(),
+    }  # fmt: skip
+
+
+def baseline_lines(result: AuditResult, file: str) -> Iterator[str]:
+    """Return what was read, what was compared with the baseline in `file`, and the next baseline."""
+    compared = result.baseline
+    if compared is None:
+        return
+    before, after = compared.before, compared.after
+    if before is None:
+        yield f"baseline: {file} does not exist yet, so nothing was compared"
+    elif compared.same_on:
+        yield f"baseline: the history below {_baseline_text(before)} is the same on {', '.join(compared.same_on)}"
+    else:
+        yield f"baseline: the history below {_baseline_text(before)} was found on no node"
+    read = sum(numbers.segments for numbers in result.nodes.values())
+    if compared.segments_left_out:
+        yield (
+            f"read: {read} segments; {compared.segments_left_out} segments below proven snapshots were not read "
+            "(--full reads them)"
+        )
+    else:
+        yield f"read: all {read} segments"
+    if after is None:
+        yield f"baseline: not moved, because {compared.reason}"
+    else:
+        yield f"baseline: {'noted' if before is None else 'moved'}: {_baseline_text(after)}"
+
+
+def _baseline_text(baseline: Baseline) -> str:
+    return f"offset {baseline.end}, epoch {baseline.epoch}, chain {baseline.chain.hex()[:16]}"
 
 
 def findings_csv(result: AuditResult) -> str:

@@ -22,6 +22,8 @@ class Settings(NamedTuple):
     mode: str
     until: str
     since: Offset
+    standing: Mapping[str, Offset]
+    """By path: the end of the snapshot on which the job stands. The segments below are not read."""
     types: frozenset[int] | None
     invisible: tuple[tuple[Offset, Offset], ...]
     base: str | None
@@ -71,6 +73,7 @@ def parse_options(options: Mapping[str, str]) -> Settings:
         mode=mode,
         until=until,
         since=int(options.get("since", "0")),
+        standing=json.loads(options.get("standing", "{}")),
         types=None if types is None else frozenset(map(int, types.split(","))),
         invisible=tuple((begin, end) for begin, end in json.loads(options.get("invisible", "[]"))),
         base=options.get("base"),

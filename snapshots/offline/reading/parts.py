@@ -101,6 +101,7 @@ def plan(logs: Sequence[NodeLog], settings: Settings, bounds: Bounds, *, prunes:
     """
     ends = ends_of(logs, settings.until, settings.beside)
     logs = tuple(map(with_archive, logs)) if settings.reads_archive else logs
+    logs = tuple(log.standing_on(settings.standing[log.path]) if log.path in settings.standing else log for log in logs)
     split_bytes = split_bytes_of(logs, settings.split_bytes)
     for log in logs:
         yield from parts_of(log, ends[log.path], bounds, split_bytes, prunes=prunes)

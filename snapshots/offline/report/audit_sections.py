@@ -8,6 +8,7 @@ from typing import Final
 from snapshots.offline.audit.findings import RULES, Finding, Severity
 from snapshots.offline.audit.result import AuditResult
 from snapshots.offline.audit.snapshot_checks import CheckedSnapshot
+from snapshots.offline.audit.summary import baseline_lines
 from snapshots.offline.report import charts
 from snapshots.offline.report.charts import Bar, Series, Span
 from snapshots.offline.report.html import Section, code, duration, number, pill, plural, size, table, tiles, time_text
@@ -101,6 +102,7 @@ def audit_sections(result: AuditResult) -> Iterator[Section]:
     yield from _record_types(result)
     yield _snapshots(result)
     yield from _state(result)
+    yield from _baseline(result)
     yield _rules()
 
 
@@ -213,6 +215,12 @@ def _state(result: AuditResult) -> Iterator[Section]:
     ordered = [Bar(name, total) for name, total in sorted(result.fold.record_types.items(), key=lambda item: -item[1])]
     note = f"Replayed strictly up to offset {end:,}: {count:,} canonical records, digest <code>{digest.hex()}</code>"
     yield Section("state", "State at the end", note, charts.bars(ordered))
+
+
+def _baseline(result: AuditResult) -> Iterator[Section]:
+    if result.baseline is not None:
+        lines = "".join(f"<p>{escape(line)}</p>" for line in baseline_lines(result, "the file"))
+        yield Section("baseline", "Baseline", "What an earlier audit has proven, and what this audit has read.", lines)
 
 
 def _rules() -> Section:
