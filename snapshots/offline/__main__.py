@@ -88,7 +88,7 @@ main.add_command(archive)
 @click.option(
     "--baseline",
     "baseline_file",
-    type=click.Path(dir_okay=False),
+    metavar="FILE",
     help="Proves that the log continues what an earlier audit noted in this file, reads only what is newer, and notes the end.",
 )
 @click.option("--full", is_flag=True, help="With --baseline: reads everything all the same.")

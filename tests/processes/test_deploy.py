@@ -66,3 +66,4 @@ def test_the_nightly_audits_are_commands_that_there_are() -> None:
         assert words[0] == "audit"
         parsed = quorum_offline.commands["audit"].make_context("audit", words[1:]).params
         assert len(parsed["directories"]) == nodes and parsed["report"] and parsed["summary_file"]
+        assert parsed["baseline_file"]

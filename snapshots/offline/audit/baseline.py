@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from metadata_log.disk.failures import FileTooLarge
-from metadata_log.disk.files import RealDirectory
 from metadata_log.format.batch import CHAIN_BYTES
 from metadata_log.format.ids import OFFSET_MAX, Epoch, Offset, OffsetAndEpoch
 from metadata_log.image.digest import DIGEST_BYTES
 from snapshots.offline.inputs import NodeLog
+from snapshots.offline.readonly import ReadOnlyDirectory
+from snapshots.offline.writable import writable
 
 FORMAT: Final = "metaquorum-audit-baseline"
 VERSION: Final = 1
@@ -111,11 +112,12 @@ def read_baseline(path: str, logs: Iterable[NodeLog]) -> Baseline | None:
 
 def read_text(path: str) -> str | None:
     """Return the content of the file; None if there is no file."""
-    place = Path(path)
-    if not place.exists():
+    directory, name = _split(path)
+    place = ReadOnlyDirectory(directory)
+    if not place.exists(name):
         return None
     try:
-        return RealDirectory(place.parent).read(place.name, BYTES_MAX).decode()
+        return place.read(name, BYTES_MAX).decode()
     except (FileTooLarge, UnicodeDecodeError, IsADirectoryError) as e:
         raise _unusable(path, str(e)) from None
 
@@ -126,11 +128,23 @@ def write_baseline(path: str, baseline: Baseline) -> None:
     Raises:
         OSError: the file could not be written. The old one is left as it was.
     """
-    place = Path(path)
-    RealDirectory(place.parent).write_atomic(place.name, baseline.to_text().encode())
+    directory, name = _split(path)
+    writable(directory).write_atomic(name, baseline.to_text().encode())
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Return the directory and the name of a path or URL."""
+    if "://" in path:
+        directory, _, name = path.rpartition("/")
+        return directory, name
+    return str(Path(path).parent), Path(path).name
 
 
 def _check_place(path: str, logs: Iterable[NodeLog]) -> None:
+    if "://" in path:
+        if any(path.startswith(log.path.removesuffix("@metadata")) for log in logs):
+            raise CannotUseBaseline(_inside(path))
+        return
     place = Path(path).resolve()
     if not place.parent.is_dir():
         raise CannotUseBaseline(
@@ -139,9 +153,11 @@ def _check_place(path: str, logs: Iterable[NodeLog]) -> None:
     for log in logs:
         data = Path(log.path).resolve()
         if data in place.parents or (data.name == "@metadata" and data.parent in place.parents):
-            raise CannotUseBaseline(
-                f"{path} lies in a directory that is audited; nothing was audited: keep the baseline where no node writes"
-            )
+            raise CannotUseBaseline(_inside(path))
+
+
+def _inside(path: str) -> str:
+    return f"{path} lies in a directory that is audited; nothing was audited: keep the baseline where no node writes"
 
 
 def _unusable(path: str, reason: str) -> CannotUseBaseline:

@@ -67,7 +67,7 @@ WRONG = {
     "long cluster id": (changed(cluster_id="x" * 1_000), "cluster_id is too long"),
     "snapshot without offset": (changed(snapshots=[{}]), "offset is None"),
     "nested": ("[" * 100_000, "recursion"),
-    "too large": (changed(note="x" * BYTES_MAX), f"more than the {BYTES_MAX} bytes"),
+    "too large": (changed(note="x" * BYTES_MAX), f"more than {BYTES_MAX} bytes"),
 }
 
 

@@ -11,7 +11,9 @@ from click.testing import CliRunner
 from metadata_log.disk.files import RealDirectory
 from snapshots.format import snapshot_name
 from snapshots.offline.__main__ import main
+from snapshots.offline.audit.baseline import CannotUseBaseline, read_baseline
 from snapshots.offline.bundle import Bundle, write_bundle
+from snapshots.offline.inputs import find_logs
 from snapshots.offline.java import find_java
 from snapshots.offline.readonly import ReadOnlyDirectory
 from snapshots.offline.writable import UploadedFile, writable, write_text
@@ -69,6 +71,19 @@ def test_a_text_goes_to_a_path_or_a_url(store: ObjectStore, tmp_path: Path) -> N
     assert store.objects["meta/audits/report.html"] == b"clean"
     assert [file.read_text() for file in sorted(tmp_path.iterdir())] == ["clean", "clean"]
     assert isinstance(writable(f"file://{tmp_path}"), RealDirectory)
+
+
+def test_a_baseline_may_lie_beside_the_copies_but_not_in_one(store: ObjectStore, tmp_path: Path) -> None:
+    node = Node(tmp_path / "node", 2).live()
+    for file in filter(Path.is_file, node.path.rglob("*")):
+        store.objects[f"meta/controller-1/{file.relative_to(node.path)}"] = file.read_bytes()
+    logs = find_logs(["s3://meta/controller-1"])
+    assert read_baseline("s3://meta/baseline.json", logs) is None
+    with pytest.raises(CannotUseBaseline, match="lies in a directory that is audited"):
+        read_baseline("s3://meta/controller-1/baseline.json", logs)
+    store.objects["meta/baseline.json"] = b"{}"
+    with pytest.raises(CannotUseBaseline, match=r"s3://meta/baseline\.json is no baseline"):
+        read_baseline("s3://meta/baseline.json", logs)
 
 
 @pytest.mark.slow
