@@ -302,6 +302,7 @@ class _Place(click.ParamType[Any]):
 @click.option("--tables", "names", help="Comma-separated; default: all tables, or those that the directory has.")
 @click.option("--since", type=_Place(), help="Leave out what ended before this offset or time (UTC).")
 @click.option("--until", type=_Place(), help="End at this offset or time (UTC); default: the last proven record.")
+@click.option("--delta", is_flag=True, help="Also keep a Delta log, so that the tables are Delta tables from now on.")
 @_proof_options
 @_spark_options
 @_common
@@ -311,6 +312,7 @@ def history(
     names: str | None,
     since: "Place | None",
     until: "Place | None",
+    delta: bool,
     beside: tuple[str, ...],
     uncommitted: bool,
     master: str | None,
@@ -337,7 +339,7 @@ def history(
         try:
             result = make_history(
                 spark, directory, out_dir, wanted=wanted, since=since, until=until or EVERYWHERE, beside=beside,
-                uncommitted=uncommitted, progress=step,
+                uncommitted=uncommitted, delta=delta, progress=step,
             )  # fmt: skip
         except HistoryRefused as e:
             raise Failed(str(e)) from None

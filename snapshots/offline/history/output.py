@@ -141,6 +141,16 @@ def remove_old(out: Path, run: int) -> None:
             path.unlink()
 
 
+def files_that_count(out: Path, table: str, run: int) -> list[Path]:
+    """Return the files of a table after `run` is complete: final rows of all runs, and the open rows of this run."""
+    found = [
+        (path, int(match[1]))
+        for path in sorted((out / table).rglob("*.parquet"))
+        if (match := _FILE.fullmatch(path.name))
+    ]
+    return [path for path, number in found if number == run or (number < run and path.parent.name != OPEN_DAY)]
+
+
 def _files(out: Path) -> Iterator[tuple[Path, int]]:
     for table in (*TABLES, STATE):
         for path in sorted((out / table).rglob("*.parquet")):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from metadata_log.format.ids import Offset
 from snapshots.offline.committed import Committed, committed_end
-from snapshots.offline.history import engine, survey, tables
+from snapshots.offline.history import delta_log, engine, survey, tables
 from snapshots.offline.history.begin import Begin, End, begin_of, check_history, end_of, limit_of, since_of
 from snapshots.offline.history.folding.broker_history import BrokerHistory
 from snapshots.offline.history.folding.steps import Steps, steps_of
@@ -80,11 +80,14 @@ def make_history(
     until: Place = EVERYWHERE,
     beside: Sequence[str] = (),
     uncommitted: bool = False,
+    delta: bool = False,
     progress: Progress = str,
     split_bytes: int = SPLIT_BYTES,
 ) -> History:
-    """Write or continue the tables in `out_dir`. The log is read up to `until`, and no further than its files, and those of the
-    other controllers in `beside`, prove that it is committed; with `uncommitted` as far as it is durable.
+    """Write or continue the tables in `out_dir`.
+
+    The log is read up to `until`, and no further than its files, and those of the other controllers in `beside`, prove that it is
+    committed; with `uncommitted` as far as it is durable. With `delta` the tables are Delta tables from now on.
 
     Raises:
         HistoryRefused: the log is damaged, nothing proves a record, the log has another history than the tables, or the tables
@@ -109,7 +112,7 @@ def make_history(
         survey.check_readable(small, end.step.offset)
         steps = steps_of(small.markers, small.dropped(), end.step.offset)
         run = _Run(begin, end, rows, small, steps, names, since_of(begin, rows, since))
-        return _make(spark, run, out, log.node, progress)._replace(committed=committed)
+        return _make(spark, run, out, log.node, progress, delta=delta)._replace(committed=committed)
     finally:
         rows.unpersist()
 
@@ -131,8 +134,10 @@ def _agreed(last: Baseline | None, wanted: tuple[str, ...], since: Place | None)
     return last.tables
 
 
-def _make(spark: "SparkSession", run: _Run, out: Path, node: str, progress: Progress) -> History:
+def _make(spark: "SparkSession", run: _Run, out: Path, node: str, progress: Progress, *, delta: bool) -> History:
     begin, end, last = run.begin, run.end, run.begin.last
+    if last is not None and delta_log.has_log(out):
+        delta_log.commit(out, run.names, last.run)  # the last run may have died before
     input_rows = run.rows if last is None else engine.with_state(spark, run.rows, out, last)
     progress("the states of brokers")
     brokers, ended = engine.broker_pass(
@@ -174,6 +179,8 @@ def _make(spark: "SparkSession", run: _Run, out: Path, node: str, progress: Prog
     )
     publish(out, run.names)
     write_baseline(out, baseline)
+    if delta or delta_log.has_log(out):
+        delta_log.commit(out, run.names, begin.run)
     remove_old(out, begin.run)
     return History(out, begin.step.offset, baseline, written, end.waiting, None)
 

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from snapshots.offline import __main__ as cli
+from snapshots.offline.history import delta_log
 from snapshots.offline.history.output import BASELINE_NAME, HistoryRefused, read_baseline
 from snapshots.offline.history.place import Place
 from snapshots.offline.history.run import make_history
@@ -67,12 +68,15 @@ def test_one_run_and_many_give_the_rows_of_the_passes(spark: "SparkSession", clu
     assert result.rows["elections"][0] > 0
 
     end = result.baseline.end.offset
-    job(str(parts), until=Place(end // 3))
+    job(str(parts), until=Place(end // 3), delta=True)
     shutil.copytree(parts, tmp_path / "first")
     job(str(parts), until=Place(end // 2))
     shutil.copytree(tmp_path / "first", parts, dirs_exist_ok=True)  # as if that run had died just before its baseline
     job(str(parts))
     assert all_rows(parts) == all_rows(whole)
+    for table in TABLES:
+        files = {str(path.relative_to(parts / table)) for path in (parts / table).rglob("*.parquet")}
+        assert delta_log.named_files(parts / table) == files
     assert read_baseline(parts)._replace(run=1) == read_baseline(whole)  # type: ignore[union-attr]
     before = all_rows(parts)
     assert job(str(parts)).begin == end
