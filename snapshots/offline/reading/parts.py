@@ -1,25 +1,28 @@
 """The parts of the logs that tasks read: planned by names and headers, opened by the workers.
 
-Segments that retention has moved lie in `archive/`, and a part does not name the folder, because a live node may move a segment
-between the planning and the reading. Example:
+Segments that retention has moved lie in `archive/`, alone or merged, and a part does not name the folder, because a live node may
+move a segment between the planning and the reading. Example:
   1. The driver plans the segment at 1,244, in the log's directory.
-  2. The node moves the segment into the archive.
-  3. The task finds the file there. If the node has deleted the file, the part is empty; a stream fails instead.
+  2. The node moves the segment into the archive, and an operator merges the archive.
+  3. The task finds the segment there. If the node has deleted the segment, the part is empty; a stream fails instead.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
-from metadata_log.format.errors import LogFormatError
+from metadata_log.disk.files import Directory, File
+from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import OFFSET_MAX, Offset
 from metadata_log.store.archive import ARCHIVE_NAME
+from metadata_log.store.archived.view import ArchiveView
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of, unpack_header
 from snapshots.offline.inputs import NodeLog, SegmentFile, split_bytes_of
 from snapshots.offline.reading.ends import ends_of
 from snapshots.offline.reading.options import Settings
-from snapshots.offline.readonly import ReadOnlyDirectory, ReadOnlyFile
+from snapshots.offline.readonly import ReadOnlyDirectory
 from snapshots.offline.scan import FileRange, split
 from snapshots.offline.typed.filters import Bounds
 
@@ -54,7 +57,7 @@ class Part(InputPartition):  # type: ignore[misc]
         """`until`, or the highest offset."""
         return OFFSET_MAX if self.until is None else self.until
 
-    def open(self) -> ReadOnlyFile | None:
+    def open(self) -> File | None:
         """Open the segment where it lies now; None if the file is gone.
 
         Raises:
@@ -71,21 +74,33 @@ class Part(InputPartition):  # type: ignore[misc]
 
 
 def with_archive(log: NodeLog) -> NodeLog:
-    """Return the log with the segments in `archive/`. A segment that lies in both directories is read once."""
+    """Return the log with the segments in `archive/`. A segment that lies in both directories is read once.
+
+    Raises:
+        CorruptLog: a merged file of the archive is damaged.
+    """
     if not log.directory.exists(ARCHIVE_NAME):
         return log
-    archive = log.directory.subdirectory(ARCHIVE_NAME)
+    archive = ArchiveView(log.directory.subdirectory(ARCHIVE_NAME))
     found = {segment.base_offset: segment for segment in log.segments}
     for name in archive.names():
         base = base_offset_of(name)
-        if base is not None and base not in found:
-            found[base] = SegmentFile(name, base, archive.size_of(name))
+        if base is None or base in found:
+            continue
+        try:
+            with closing(archive.open(name)) as file:
+                found[base] = SegmentFile(name, base, file.size())
+        except FileNotFoundError:
+            continue  # deleted since the directory was listed
+    for reason in archive.damaged.values():
+        raise CorruptLog(f'{reason}; read the log without its archive: .option("archive", "false")')
     return log._replace(segments=tuple(found[base] for base in sorted(found)))
 
 
-def opened(directory: ReadOnlyDirectory, name: str) -> ReadOnlyFile | None:
-    """Open a segment in the directory, or in its archive; None if the file is gone."""
-    for place in (directory, directory.subdirectory(ARCHIVE_NAME)):
+def opened(directory: ReadOnlyDirectory, name: str) -> File | None:
+    """Open a segment in the directory, or in its archive; None if the segment is gone."""
+    places: tuple[Directory, ...] = (directory, ArchiveView(directory.subdirectory(ARCHIVE_NAME)))
+    for place in places:
         try:
             return place.open(name)
         except FileNotFoundError:
