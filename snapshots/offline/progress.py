@@ -29,7 +29,7 @@ class Done(NamedTuple):
 
 
 class Stage:
-    """What a job does now."""
+    """The present stage of a job."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from snapshots.offline import __main__ as cli
 from snapshots.offline.audit.run import audit, lines_of, summary
+from snapshots.offline.commands import running, shared
 from snapshots.offline.report.page import report_html
 from tests.snapshots.nodes import Node, copies, flip, segments
 from tests.snapshots.report.page import read_page
@@ -53,7 +54,7 @@ def test_the_commands_exit_codes(spark: "SparkSession", tmp_path: Path, monkeypa
     def session(*_: object) -> Iterator[object]:
         yield spark, lambda _: None
 
-    monkeypatch.setattr(cli, "_session", session)
+    monkeypatch.setattr(running, "session", session)
     node = Node(tmp_path / "node", 52).live(10)
     one, other = copies(node, tmp_path, (1, 2))
     run = CliRunner().invoke
@@ -66,9 +67,9 @@ def test_the_commands_exit_codes(spark: "SparkSession", tmp_path: Path, monkeypa
     assert compacted.exit_code == 0, compacted.output
     assert json.loads(compacted.stdout)["same_as_source"] is True
     flip(segments(other)[0], 300)
-    assert run(cli.main, ["audit", str(one), str(other)]).exit_code == cli.EXIT_FINDINGS
+    assert run(cli.main, ["audit", str(one), str(other)]).exit_code == shared.EXIT_FINDINGS
     refused = run(cli.main, ["compact", str(other), "--out", str(tmp_path / "out")])
-    assert refused.exit_code == cli.EXIT_FAILED
+    assert refused.exit_code == shared.EXIT_FAILED
     assert "audit the log first" in refused.output
 
 
@@ -85,21 +86,21 @@ def test_a_record_from_the_future_ends_a_compaction_in_one_line_and_is_a_finding
 
     @contextmanager
     def session(*_: object) -> Iterator[object]:
-        with cli.failing_in_one_line():
+        with running.failing_in_one_line():
             yield spark, lambda _: None
 
-    monkeypatch.setattr(cli, "_session", session)
+    monkeypatch.setattr(running, "session", session)
     node = Node(tmp_path / "node", 53).live(5)
     offset = node.log_unknown_record()
     words = ["--out", str(tmp_path / "out"), "--offset", str(offset + 1), "--uncommitted"]
     result = CliRunner().invoke(cli.main, ["compact", str(node.path), *words])
-    assert result.exit_code == cli.EXIT_FAILED, result.output
+    assert result.exit_code == shared.EXIT_FAILED, result.output
     (line,) = result.stderr.splitlines()
     assert f"the record at offset {offset} is of type 50" in line
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
     table = tmp_path / "findings.csv"
     found = CliRunner().invoke(cli.main, ["audit", str(node.path), "--findings", str(table)])
-    assert found.exit_code == cli.EXIT_FINDINGS, found.output
+    assert found.exit_code == shared.EXIT_FINDINGS, found.output
     assert f"unknown-record: controller 1, {segments(node.path)[-1].name}, byte " in found.output
     assert f"> {offset}  Unknown(50)  " in found.output
     rows = [row for row in csv.DictReader(table.read_text().splitlines()) if row["rule"] == "unknown-record"]
@@ -126,7 +127,7 @@ def test_without_the_extra_packages_there_is_one_line(tmp_path: Path, job: list[
         "from snapshots.offline.__main__ import main; main()"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == cli.EXIT_FAILED, ran
+    assert ran.returncode == shared.EXIT_FAILED, ran
     (line,) = ran.stderr.splitlines()
     assert "pip install '.[spark]'" in line
 
@@ -164,7 +165,7 @@ def test_a_package_that_cannot_be_loaded_costs_one_line(
         "from snapshots.offline.__main__ import main; main()"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == cli.EXIT_FAILED, ran
+    assert ran.returncode == shared.EXIT_FAILED, ran
     (line,) = ran.stderr.splitlines()
     assert f"the package {package} cannot be loaded: " in line
     assert reason in line
@@ -185,7 +186,7 @@ def test_a_dump_of_damage_ends_with_10(tmp_path: Path, words: list[str]) -> None
 
 def test_a_dump_of_nothing_fails_in_one_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli.main, ["dump", str(tmp_path)])
-    assert result.exit_code == cli.EXIT_FAILED
+    assert result.exit_code == shared.EXIT_FAILED
     assert "neither a data directory" in result.output
 
 
@@ -194,6 +195,6 @@ def test_without_java_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(java, "find_java", lambda *_: None)
     result = CliRunner().invoke(cli.main, ["audit", str(tmp_path)])
-    assert result.exit_code == cli.EXIT_FAILED
+    assert result.exit_code == shared.EXIT_FAILED
     assert "Java" in result.output
     assert len(result.output.strip().splitlines()) == 1

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from service_kit.process.run import EXIT_OK
-from snapshots.offline.__main__ import EXIT_FINDINGS
 from snapshots.offline.audit.findings import Severity
+from snapshots.offline.commands.shared import EXIT_FINDINGS
 from snapshots.offline.java import find_java
 from tests.chaos.cluster import ROOT
 

@@ -14,6 +14,7 @@ from snapshots.offline.audit.baseline import Baseline, read_baseline
 from snapshots.offline.audit.baseline_checks import AgainstBaseline
 from snapshots.offline.audit.result import AuditResult, Compared
 from snapshots.offline.audit.run import audit
+from snapshots.offline.commands import running, shared
 from snapshots.offline.inputs import find_logs
 from tests.snapshots.baseline.nights import CONFIG, Nights, cloned, nights
 from tests.snapshots.nodes import batches_of, flip, segments
@@ -191,7 +192,7 @@ def test_the_command_keeps_the_file(
     def session(*_: object) -> "Iterator[object]":
         yield spark, lambda _: None
 
-    monkeypatch.setattr(cli, "_session", session)
+    monkeypatch.setattr(running, "session", session)
     file = tmp_path / "baseline.json"
 
     def night(paths: list[Path], *words: str) -> Result:
@@ -214,7 +215,7 @@ def test_the_command_keeps_the_file(
     assert read_baseline(str(file), ()) != noted
 
     third = night(cluster.first)
-    assert third.exit_code == cli.EXIT_FINDINGS, third.output
+    assert third.exit_code == shared.EXIT_FINDINGS, third.output
     assert "baseline-missing: controller 1, " in third.output
     assert "baseline: not moved, because the audit has errors" in third.output
     assert file.read_bytes() == moved

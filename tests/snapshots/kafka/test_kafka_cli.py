@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from snapshots.offline import __main__ as cli
+from snapshots.offline.commands import shared
 from snapshots.offline.kafka.batches import HEADER_BYTES
 from tests.snapshots.kafka.given import METADATA, unpack
 
@@ -134,7 +135,7 @@ def test_the_format_can_be_said(node: Path, tmp_path: Path) -> None:
     """A file whose first batch is damaged is not known as Kafka's: the message names the option."""
     assert dump(node, "--format", "kafka", "--limit", "1").exit_code == 0
     own = dump(node, "--format", "own")
-    assert (own.exit_code, "neither a data directory" in own.stderr) == (cli.EXIT_FAILED, True)
+    assert (own.exit_code, "neither a data directory" in own.stderr) == (shared.EXIT_FAILED, True)
     change(node, 16, b"\x07")
     segment = node / METADATA / SEGMENT
     unsure = dump(segment)
@@ -142,7 +143,7 @@ def test_the_format_can_be_said(node: Path, tmp_path: Path) -> None:
     assert dump(segment, "--format", "kafka").exit_code == 10
     assert dump(node).exit_code == 10
     nothing = dump(tmp_path, "--format", "kafka")
-    assert (nothing.exit_code, "neither a log directory of Kafka" in nothing.stderr) == (cli.EXIT_FAILED, True)
+    assert (nothing.exit_code, "neither a log directory of Kafka" in nothing.stderr) == (shared.EXIT_FAILED, True)
 
 
 def test_an_option_for_our_own_log_is_refused(node: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from snapshots.offline import __main__ as cli
+from snapshots.offline.commands import running, shared
 from snapshots.offline.history import delta_log
 from snapshots.offline.history.output import BASELINE_NAME, HistoryRefused, read_baseline
 from snapshots.offline.history.place import Place
@@ -122,17 +123,17 @@ def test_the_command(spark: "SparkSession", cluster_log: str, tmp_path: Path, mo
 
     @contextmanager
     def session(*_: object) -> Iterator[object]:
-        with cli.failing_in_one_line():
+        with running.failing_in_one_line():
             yield spark, lambda _: None
 
-    monkeypatch.setattr(cli, "_session", session)
+    monkeypatch.setattr(running, "session", session)
     out = str(tmp_path / "out")
 
     def run(*words: str) -> Any:
         return CliRunner().invoke(cli.main, ["history", *words])
 
     refused = run(cluster_log, "--out", out)
-    assert refused.exit_code == cli.EXIT_FAILED
+    assert refused.exit_code == shared.EXIT_FAILED
     assert "no record of c1 is proven to be committed" in refused.output
     three = Three(tmp_path / "three")
     log, beside = map(str, three.paths[:2])
@@ -150,6 +151,6 @@ def test_the_command(spark: "SparkSession", cluster_log: str, tmp_path: Path, mo
     again = run(log, "--uncommitted", "--out", out)
     assert again.exit_code == 0
     assert "nothing new" in again.output
-    assert run(log, "--out", out, "--since", "5").exit_code == cli.EXIT_FAILED
+    assert run(log, "--out", out, "--since", "5").exit_code == shared.EXIT_FAILED
     assert run(log, "--out", out, "--tables", "nothing").exit_code == 2
     assert run(log, "--out", out, "--until", "soon").exit_code == 2

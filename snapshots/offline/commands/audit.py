@@ -1,0 +1,141 @@
+"""`quorum-offline audit`"""
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from metadata_log.format.errors import LogFormatError
+from snapshots.offline.commands import running
+from snapshots.offline.commands.shared import EXIT_FINDINGS, SCHEMA_VERSION, Failed, common_options, spark_options
+
+if TYPE_CHECKING:
+    from snapshots.offline.audit.baseline_checks import AgainstBaseline
+    from snapshots.offline.audit.run import AuditResult
+
+
+@click.command()
+@click.argument("directories", nargs=-1, required=True)
+@click.option("--report", metavar="FILE", help="Writes an HTML report to this path or URL.")
+@click.option("--summary", "summary_file", metavar="FILE", help="Writes the JSON summary to this path or URL, too.")
+@click.option("--findings", "findings_file", metavar="FILE", help="Writes the findings to this path or URL, as CSV.")
+@click.option(
+    "--baseline",
+    "baseline_file",
+    metavar="FILE",
+    help="Proves that the log continues what an earlier audit noted in this file, reads only what is newer, and notes the end.",
+)
+@click.option("--full", is_flag=True, help="With --baseline: reads everything all the same.")
+@click.option(
+    "--fail-on", type=click.Choice(["error", "warning", "never"]), default="warning", show_default=True,
+    help="From which severity on the exit code is 10.",
+)  # fmt: skip
+@spark_options
+@common_options
+def audit(
+    directories: tuple[str, ...],
+    report: str | None,
+    summary_file: str | None,
+    findings_file: str | None,
+    baseline_file: str | None,
+    full: bool,
+    fail_on: str,
+    master: str | None,
+    shuffle_partitions: int,
+    output: str,
+) -> None:
+    """Audits the logs of one cluster.
+
+    Each of DIRECTORIES is a node's data directory, or its @metadata directory.
+    """
+    if full and baseline_file is None:
+        raise click.UsageError("--full goes with --baseline: without --baseline the audit reads everything")
+    against = None if baseline_file is None else _against(baseline_file, directories, full)
+    with running.session(master, shuffle_partitions, directories) as (spark, step):
+        from snapshots.offline.audit.run import audit as run_audit
+        from snapshots.offline.audit.run import findings_csv, summary
+        from snapshots.offline.report.page import report_html
+        from snapshots.offline.writable import write_text
+
+        result = run_audit(spark, directories, step, against)
+        as_json = {"schema_version": SCHEMA_VERSION, **summary(result)}
+        if report:
+            write_text(report, report_html(result))
+            as_json["report"] = report
+    text = json.dumps(as_json, indent=2, ensure_ascii=False)
+    if summary_file:
+        write_text(summary_file, text + "\n")
+    if findings_file:
+        write_text(findings_file, findings_csv(result))
+    if baseline_file is not None:
+        _keep_baseline(baseline_file, result)
+    if output == "json":
+        click.echo(text)
+    else:
+        _print_audit(result, report, baseline_file or "")
+    from snapshots.offline.audit.findings import Severity
+
+    is_bad = bool(result.count(Severity.ERROR)) or (fail_on == "warning" and bool(result.count(Severity.WARNING)))
+    sys.exit(EXIT_FINDINGS if is_bad and fail_on != "never" else 0)
+
+
+def _against(file: str, directories: tuple[str, ...], full: bool) -> "AgainstBaseline":
+    """Read the baseline, before Spark starts."""
+    with running.needing("spark"):
+        from snapshots.offline.audit.baseline import CannotUseBaseline, read_baseline
+        from snapshots.offline.audit.baseline_checks import AgainstBaseline
+        from snapshots.offline.inputs import find_logs
+    try:
+        logs = find_logs(directories)
+        return AgainstBaseline(read_baseline(file, logs), logs, is_full=full)
+    except CannotUseBaseline as e:
+        raise click.UsageError(str(e)) from None
+    except (LogFormatError, OSError) as e:
+        raise Failed(str(e)) from None
+
+
+def _keep_baseline(file: str, result: "AuditResult") -> None:
+    """Write the next baseline, unless another audit has written one since."""
+    from snapshots.offline.audit.baseline import CannotUseBaseline, read_baseline, write_baseline
+
+    compared = result.baseline
+    if compared is None or compared.after is None:
+        return
+    try:
+        if read_baseline(file, ()) != compared.before:
+            raise Failed(f"another audit has written {file} meanwhile; this audit left the file as it is: audit again")
+        write_baseline(file, compared.after)
+    except (CannotUseBaseline, OSError) as e:
+        raise Failed(f"the baseline was not written: {e}") from None
+
+
+def _print_audit(result: "AuditResult", report: str | None, baseline_file: str) -> None:
+    from snapshots.offline.audit.findings import Severity
+    from snapshots.offline.audit.run import baseline_lines, lines_of
+
+    rows = [("NODE", "START", "END", "DURABLE", "EPOCH", "BATCHES", "RECORDS", "CHAIN")]
+    for log in result.logs:
+        numbers = result.nodes.get(log.node)
+        shown = (
+            ("-",) * 5 if numbers is None
+            else (numbers.end_offset, numbers.last_epoch, numbers.batches, numbers.records, numbers.chain.hex()[:16])
+        )  # fmt: skip
+        end, *rest = map(str, shown)
+        durable = "-" if log.durable_end is None else str(log.durable_end)
+        rows.append((log.node, str(log.start_offset), end, durable, *rest))  # type: ignore[arg-type]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    click.echo()
+    for line in lines_of(result):
+        click.echo(line)
+    if result.fold is not None and result.snapshots:
+        count = sum(snapshot.end in result.fold.digests for snapshot in result.snapshots)
+        click.echo(f"state: replayed from the log of {result.reference}, compared with {count} snapshots")
+    for line in baseline_lines(result, baseline_file):
+        click.echo(line)
+    errors, warnings = result.count(Severity.ERROR), result.count(Severity.WARNING)
+    click.echo("clean" if result.is_clean else f"{errors} errors, {warnings} warnings")
+    if report:
+        click.echo(f"report: {report}")

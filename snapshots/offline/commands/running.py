@@ -1,0 +1,88 @@
+"""A Spark session for a command: with progress on stderr, and with errors in one line."""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from traceback import walk_tb
+from typing import TYPE_CHECKING, Final
+
+from metadata_log.format.errors import LogFormatError
+from snapshots.offline.commands.shared import Failed
+from snapshots.offline.java import JavaNotFound
+from snapshots.offline.progress import shown_progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_WORKERS_LOG_ERROR: Final = re.compile(
+    rf"^{re.escape(f'{LogFormatError.__module__}.{LogFormatError.__qualname__}')}: (?P<reason>.+)$", re.MULTILINE
+)
+
+
+@contextmanager
+def session(
+    master: str | None, shuffle_partitions: int, directories: Iterable[str]
+) -> "Iterator[tuple[SparkSession, Callable[[str], None]]]":
+    """Start a Spark session, and a function that shows progress on stderr."""
+    from snapshots.offline.session import prepare, start_session
+
+    try:
+        with needing("spark"):
+            prepare()
+    except JavaNotFound as e:
+        raise Failed(str(e)) from None
+    with shown_progress() as step:
+        step("starting Spark")
+        spark = start_session(master, shuffle_partitions=shuffle_partitions)
+        try:
+            with failing_in_one_line():
+                from snapshots.offline.inputs import records_in
+
+                step.reads(spark, records_in(directories))
+                yield spark, step
+        finally:
+            spark.stop()
+
+
+@contextmanager
+def failing_in_one_line() -> Iterator[None]:
+    """Turn an error of the log or the disk into one line and exit code 1, even if a Spark task met it.
+
+    Spark wraps the error of a task into tracebacks of the worker and of the JVM. The worker's `LogFormatError` in it
+    names the place. Any other error is a mistake in the job, and keeps its traceback.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (LogFormatError, OSError) as e:
+        raise Failed(str(e)) from None
+    except PySparkException as e:
+        found = _WORKERS_LOG_ERROR.search(str(e))
+        if found is None:
+            raise
+        raise Failed(f"{found['reason']}; the job stopped there, and wrote nothing") from None
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Say what to install if a package that the job needs is missing, or cannot be loaded."""
+    try:
+        yield
+    except ModuleNotFoundError as e:
+        raise Failed(f"the package {e.name} is missing; install it from a checkout: pip install '.[{extra}]'") from None
+    except ImportError as e:  # for example, the package is for another Python, or a library of the system is missing
+        reason = " ".join(str(e).split())
+        raise Failed(
+            f"the package {_not_loaded(e)} cannot be loaded: {reason}; nothing was done; install it anew from a checkout: "
+            f"pip install --force-reinstall '.[{extra}]'"
+        ) from None
+
+
+def _not_loaded(error: ImportError) -> str:
+    """Return the module that raised `error`, or that lacks a name. For a library `pyarrow.lib` the error's own name is "lib"."""
+    if error.name in sys.modules:
+        return error.name
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    return str(frame.f_globals["__name__"])
