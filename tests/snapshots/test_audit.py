@@ -144,21 +144,6 @@ def test_flipped_bits_are_found_where_they_are(spark: "SparkSession", quorum: li
     assert found["controller 3", "snapshot-damaged"].file == snapshot.name
 
 
-def test_a_missing_and_a_doubled_and_swapped_batches_are_found(spark: "SparkSession", quorum: list[Path]) -> None:
-    missing, doubled, swapped = (segments(path)[0] for path in quorum)
-    (p0, b0), (p1, b1), (p2, b2) = batches_of(missing)[3:6]
-    edit(missing, lambda data: data.__delitem__(slice(p1, p2)))
-    edit(doubled, lambda data: data.__setitem__(slice(p1, p1), b0.data))
-    edit(swapped, lambda data: data.__setitem__(slice(p0, p2), b1.data + b0.data))
-    result = run(spark, quorum)
-    gaps = {f.node: f for f in reversed(result.findings) if f.rule == "offset-gap"}
-    assert {node: f.offset for node, f in gaps.items()} == {
-        "controller 1": b2.base_offset, "controller 2": b0.base_offset, "controller 3": b0.base_offset,
-    }  # fmt: skip
-    assert gaps["controller 1"].position == p1
-    assert {f.rule for f in result.findings} <= {"offset-gap", "history-differs", "time-regression", "epoch-regression"}
-
-
 def test_a_cut_log_is_shorter_than_what_was_durable(spark: "SparkSession", quorum: list[Path]) -> None:
     last = segments(quorum[1])[-1]
     position, batch = batches_of(last)[-1]
@@ -182,14 +167,6 @@ def rewrite(path: Path, index: int, **changes: object) -> Batch:
         data += forged.data
     edit(segment, lambda content: content.__setitem__(slice(found[index][0], None), data))
     return original
-
-
-def test_an_epoch_that_goes_back_is_found_though_all_sums_are_right(spark: "SparkSession", quorum: list[Path]) -> None:
-    found = batches_of(segments(quorum[0])[0])
-    index = next(i for i, (_, batch) in enumerate(found) if i > 3)
-    rewrite(quorum[0], index, epoch=0)
-    findings = run(spark, quorum).findings
-    assert ("epoch-regression", found[index][1].base_offset) in {(f.rule, f.offset) for f in findings}
 
 
 def test_a_rewritten_history_is_found_and_the_odd_one_out_named(spark: "SparkSession", quorum: list[Path]) -> None:
@@ -222,10 +199,7 @@ def test_a_doctored_snapshot_is_found_by_the_fold(spark: "SparkSession", quorum:
     metadata.remove(name)
     write_records(metadata, contents.meta, records[:-1])
     found = {(f.rule, f.node, f.file, f.offset) for f in run(spark, quorum).findings}
-    assert found == {
-        ("snapshot-state", "controller 3", name, end.end),
-        ("snapshot-differs", "controller 3", name, end.end),
-    }
+    assert found == {("snapshot-state", "controller 3", name, end.end)}
 
 
 def test_an_ephemeral_entity_that_outlives_its_session_is_found(spark: "SparkSession", tmp_path: Path) -> None:

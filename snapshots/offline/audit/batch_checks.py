@@ -33,6 +33,7 @@ def with_history(batches: "DataFrame") -> "DataFrame":
         batches.withColumn("before_end", f.lag("end_offset").over(order))
         .withColumn("before_chain", f.lag("chain").over(order))
         .withColumn("before_file", f.lag("file").over(order))
+        .withColumn("before_position", f.lag("position").over(order))
         .withColumn("before_epoch", f.max("epoch").over(before))
         .withColumn("before_time", f.max("last_timestamp").over(before))
         .withColumn("intact_to", f.max("end_offset").over(before))
@@ -60,11 +61,37 @@ def check_batches(history: "DataFrame") -> list[Finding]:
     )
     columns = (
         "node", "file", "position", "base_offset", "end_offset", "epoch", "before_epoch", "intact_to", "error",
-        "expected_offset", comes_next.alias("comes_next"), "rule", "first_timestamp", "before_time",
+        "expected_offset", comes_next.alias("comes_next"), "rule", "first_timestamp", "before_time", "before_file",
+        "before_position",
     )  # fmt: skip
     bad = history.withColumn("rule", rule).where(f.col("rule").isNotNull()).select(*columns)
     rows = bad.orderBy("node", "file", "position").limit(FINDINGS_MAX).toArrow().to_pylist()
-    return [_batch_finding(row) for row in rows]
+    return [*_joined(rows)]
+
+
+def _joined(rows: Iterable[dict[str, Any]]) -> Iterator[Finding]:
+    """Return one finding for batches in a row that are all out of place. Example: 42 and 43 are swapped, so 43, 42 and 44 each
+    follow a batch that they should not follow.
+    """
+    first: Finding | None = None
+    last, more = ("", "", -1), 0
+    for row in rows:
+        is_gap = row["rule"] == "offset-gap"
+        if first is not None and is_gap and (row["node"], row["before_file"], row["before_position"]) == last:
+            more += 1
+        else:
+            if first is not None:
+                yield _with_more(first, more)
+            first, more = _batch_finding(row), 0
+        last = (row["node"], row["file"], row["position"]) if is_gap else ("", "", -1)
+    if first is not None:
+        yield _with_more(first, more)
+
+
+def _with_more(finding: Finding, more: int) -> Finding:
+    if not more:
+        return finding
+    return finding._replace(detail=f"{finding.detail}; and {more} more behind it, each out of place")
 
 
 def _batch_finding(row: dict[str, Any]) -> Finding:

@@ -69,7 +69,7 @@ def read_batches(
     ends |= {end.offset for log in logs for end in log.snapshots}
     whole = look(spark, logs, until, ends)
     if whole is not None and agree(whole.values()):
-        return _WholeBatches(spark, logs, until, whole, ends)
+        return WholeBatches(spark, logs, until, whole, ends)
     return _Rows(spark, logs, until, progress)
 
 
@@ -107,11 +107,16 @@ class _Rows:
         self._table.unpersist()
 
 
-class _WholeBatches:
+class WholeBatches:
     """The answers from the look at whole logs."""
 
     def __init__(
-        self, spark: "SparkSession", logs: Sequence[NodeLog], until: str, whole: dict[str, WholeLog], ends: set[Offset]
+        self,
+        spark: "SparkSession | None",
+        logs: Sequence[NodeLog],
+        until: str,
+        whole: dict[str, WholeLog],
+        ends: set[Offset],
     ) -> None:
         self._spark = spark
         self._paths = [log.path for log in logs]
@@ -138,6 +143,7 @@ class _WholeBatches:
     @cached_property
     def _table(self) -> "DataFrame":
         """The rows of all batches. Nobody asks for them before there is a finding in the records."""
+        assert self._spark is not None, "the rows of batches need Spark"
         return read_table(self._spark, self._paths, "batches", until=self._until, standing=self._standing).cache()
 
     def places_of(self, offsets: Iterable[Offset]) -> Places:

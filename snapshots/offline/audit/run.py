@@ -28,7 +28,7 @@ from snapshots.offline.audit.findings import Finding, Severity, error
 from snapshots.offline.audit.leader_checks import check_beginnings, check_named_skips, check_voters, leaders_of
 from snapshots.offline.audit.note_checks import check_notes
 from snapshots.offline.audit.result import Activity, AuditResult, Leadership
-from snapshots.offline.audit.snapshot_checks import check_snapshots, verify_snapshots
+from snapshots.offline.audit.snapshot_checks import check_snapshots, compare_snapshots, verify_snapshots
 from snapshots.offline.audit.state_checks import base_end, check_state, placed, replay_log
 from snapshots.offline.audit.summary import baseline_lines, findings_csv, lines_of, summary
 from snapshots.offline.inputs import NodeLog, find_logs, standing_text
@@ -167,6 +167,7 @@ class _Audit:
                 self._findings += [] if against is None else against.check_state(fold, reference)
             self._progress("counting what happened")
             activity = self._activity(reference, nodes[reference])
+        self._findings += [*compare_snapshots(snapshots, self._findings)]
         findings = tuple(sorted(self._findings, key=_rank))
         result = AuditResult(
             tuple(self._logs.values()), nodes, findings, leaders, tuple(snapshots), reference, fold, activity

@@ -131,7 +131,7 @@ def check_snapshots(
     chains: dict[tuple[str, Offset], bytes],
     ends: dict[str, Offset],
 ) -> list[Finding]:
-    """Check everything except the state. `chains` has the logs' chains at the snapshots' ends, `ends` how far each log
+    """Check each snapshot, except its state. `chains` has the logs' chains at the snapshots' ends, `ends` how far each log
     was read.
     """
     found: list[Finding] = []
@@ -148,15 +148,18 @@ def check_snapshots(
             found.append(error("snapshot-chain", detail, **place))  # type: ignore[arg-type]
         elif chain is None and lowest is not None and lowest < snapshot.end <= ends.get(snapshot.node, 0):
             found.append(error("snapshot-boundary", "no batch of the log ends there", **place))  # type: ignore[arg-type]
-    found += _compare(snapshots)
     found += _starts(snapshots, logs)
     return found
 
 
-def _compare(snapshots: list[CheckedSnapshot]) -> Iterator[Finding]:
+def compare_snapshots(snapshots: Iterable[CheckedSnapshot], findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Find nodes that have another file for a snapshot than the others have. Files with a finding are known to be wrong, and are
+    not compared.
+    """
+    known = {(each.node, each.file) for each in findings}
     by_name: dict[str, list[CheckedSnapshot]] = defaultdict(list)
     for snapshot in snapshots:
-        if snapshot.rule is None:
+        if snapshot.rule is None and (snapshot.node, snapshot.name) not in known:
             by_name[snapshot.name].append(snapshot)
     for name, copies in by_name.items():
         votes = Counter(copy.sha256 for copy in copies).most_common()

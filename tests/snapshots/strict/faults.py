@@ -21,6 +21,7 @@ from metadata_log.format.records import (
     EndClientSession,
     EndTransaction,
     Entity,
+    EpochFloor,
     FeatureLevel,
     Label,
     MetadataRecord,
@@ -150,6 +151,16 @@ def _fenced_while_leading(node: Small) -> Offset:
     return offset
 
 
+def _older_incarnation(node: Small) -> Offset:
+    """Broker 3 has a new process, and the old process registers again with its own epoch."""
+    old = node.epoch_of(3)
+    moved = [PartitionChange(USERS, number, isr=(2,)) for number in range(2)]
+    node.apply(*moved, broker(3, incarnation=8))
+    offset = node.wrong(broker(3, incarnation=3, broker_epoch=old))
+    node.apply(node.fence(3, False), *(PartitionChange(USERS, number, isr=(2, 3)) for number in range(2)))
+    return offset
+
+
 def _in_a_transaction(node: Small) -> Offset:
     before = node.image
     node.wrong(BeginTransaction("t"))
@@ -196,6 +207,10 @@ FAULTS: Final = (
     Fault("change of no topic", "reference-to-nothing", lambda node: node.wrong(PartitionChange(uuid(99), 0, isr=(1,)))),
     Fault("removal of nothing", "reference-to-nothing", lambda node: node.wrong(RemoveTopic("nowhere", uuid(99)))),
     Fault("removed under another id", "reference-to-nothing", lambda node: node.wrong(RemoveTopic("orders", USERS))),
+    Fault(
+        "partition of nothing", "reference-to-nothing",
+        lambda node: node.wrong(Partition(uuid(99), 0, (1, 2), (1, 2), (), (), 1, 0, 0, 0)),
+    ),
     Fault("removed entity", "reference-to-nothing", lambda node: node.wrong(RemoveEntity("lock", "none"))),
     Fault(
         "label of nothing", "reference-to-nothing", lambda node: node.wrong(Label(TOPIC_RESOURCE, "orders", 9, "k", "v"))
@@ -212,6 +227,7 @@ FAULTS: Final = (
         "broker epoch reused", "broker-epoch-reused",
         lambda node: node.wrong(broker(2, incarnation=8, broker_epoch=node.epoch_of(2))),
     ),
+    Fault("two incarnations", "broker-epoch-reused", _older_incarnation),
     Fault(
         "stale broker epoch", "broker-epoch-stale",
         lambda node: node.wrong(BrokerRegistrationChange(2, node.epoch_of(2) - 1, in_controlled_shutdown=True)),
@@ -235,6 +251,17 @@ FAULTS: Final = (
         lambda node: node.wrong(ClientSession(SESSION, "worker", "anonymous", 9_000)),
     ),
     Fault("producer ids go back", "number-went-back", lambda node: node.wrong(ProducerIds(1, 1, 4_000))),
+    Fault(
+        "floor of epochs goes back", "number-went-back",
+        _between(EpochFloor(2, 1_000), EpochFloor(3, 900), EpochFloor(3, 2_000)),
+    ),
+    Fault(
+        "epochs of a partition go back", "record-misfit",
+        _between(
+            PartitionChange(ORDERS, 0, isr=(1,)), Partition(ORDERS, 0, (1, 2), (1, 2), (), (), 1, 0, 0, 0),
+            PartitionChange(ORDERS, 0, isr=(1, 2)),
+        ),
+    ),
     Fault(
         "partition left out", "record-misfit",
         lambda node: node.wrong(Partition(ORDERS, 3, (1, 2), (1, 2), (), (), 1, 0, 0, 0)),

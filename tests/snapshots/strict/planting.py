@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from metadata_log.format.batch import Batch, encode
 from metadata_log.format.codec import split_payload
-from metadata_log.format.ids import Offset
+from metadata_log.format.ids import Epoch, Offset
 
 
-def resealed(batch: Batch, previous_chain: bytes, payload: bytes | None = None) -> Batch:
-    """Seal a batch again, behind another chain or with another payload of as many records."""
+def resealed(batch: Batch, previous_chain: bytes, payload: bytes | None = None, *, epoch: Epoch | None = None) -> Batch:
+    """Seal a batch again, behind another chain, with another payload of as many records, or with another epoch."""
     return encode(
         batch.payload if payload is None else payload, previous_chain=previous_chain, base_offset=batch.base_offset,
-        epoch=batch.epoch, record_count=batch.record_count, first_timestamp_ms=batch.first_timestamp_ms,
-        last_timestamp_ms=batch.last_timestamp_ms, is_control=batch.is_control,
+        epoch=batch.epoch if epoch is None else epoch, record_count=batch.record_count,
+        first_timestamp_ms=batch.first_timestamp_ms, last_timestamp_ms=batch.last_timestamp_ms, is_control=batch.is_control,
     )  # fmt: skip
 
 
