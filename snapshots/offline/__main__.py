@@ -11,6 +11,7 @@ from snapshots.offline.commands.bundle import bundle
 from snapshots.offline.commands.compact import compact
 from snapshots.offline.commands.dump import dump
 from snapshots.offline.commands.history import history
+from snapshots.offline.commands.import_ import import_
 from snapshots.offline.commands.report import report
 
 
@@ -23,7 +24,7 @@ def main() -> None:
     """
 
 
-for _command in (audit, compact, history, report, dump, archive, bundle):
+for _command in (audit, compact, history, report, dump, import_, archive, bundle):
     main.add_command(_command)
 
 

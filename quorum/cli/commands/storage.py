@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,10 @@ def random_uuid(options: Options) -> None:
     "--from", "source", metavar="HOST:PORT,...",
     help="A running cluster: addresses of its controllers. One of them tells what the new node needs to join.",
 )  # fmt: skip
+@click.option(
+    "--snapshot", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE",
+    help="A new cluster that begins with an imported state: the file of `quorum-offline import`, for every first controller.",
+)  # fmt: skip
 @click.option("-g", "--ignore-formatted", is_flag=True, help="Leave a formatted directory as it is, without an error.")
 @command
 def format_(
@@ -67,6 +72,7 @@ def format_(
     role: str | None,
     initial_controllers: str | None,
     source: str | None,
+    snapshot: Path | None,
     ignore_formatted: bool,
 ) -> None:
     """Formats a data directory for a node.
@@ -78,13 +84,14 @@ def format_(
     \b
     $ quorumctl storage format --config /etc/metaquorum/quorumd.yaml --from 10.0.0.1:9001
     """
+    from metadata_log.format.errors import LogFormatError
     from quorum.runtime.disk import format_directory
 
     if config_path is not None:
         directory, node_id, role = _from_config(config_path, directory, node_id, role)
     if directory is None or node_id is None or role is None:
         raise CliError("name the directory to format: --config FILE, or --directory, --node-id and --role", EXIT_USAGE)
-    _check_cluster(source, cluster_id, initial_controllers)
+    _check_cluster(source, cluster_id, initial_controllers, snapshot)
     cluster = None if source is None else _running_cluster(options, source, cluster_id)
     try:
         if cluster is not None:
@@ -93,7 +100,7 @@ def format_(
             assert cluster_id is not None
             controllers = format_directory.parse_initial_controllers(initial_controllers) if initial_controllers else ()
             identity = format_directory.format_directory(
-                directory, cluster_id=cluster_id, node_id=node_id, role=role, controllers=controllers
+                directory, cluster_id=cluster_id, node_id=node_id, role=role, controllers=controllers, snapshot=snapshot
             )
     except format_directory.AlreadyFormatted as e:
         if not ignore_formatted:
@@ -104,24 +111,34 @@ def format_(
         raise CliError(str(e), EXIT_USAGE) from e
     except OSError as e:
         raise CliError(f"{directory}: {e.strerror or e}") from e
+    except LogFormatError as e:
+        raise CliError(f"{e}. {directory} is not formatted; remove what is in it, and run this again") from e
     document = {"directory": str(directory), "formatted": True, **_document(identity)}
     whose = f"{role} {node_id} of cluster {identity.cluster_id}, directory {document['directory_id']}"
-    heading = [f"Formatted {directory} for {whose}."]
+    emit(
+        options.output, document, heading=[f"Formatted {directory} for {whose}.", *_next_steps(snapshot, cluster, role)]
+    )
+
+
+def _next_steps(snapshot: Path | None, cluster: RunningCluster | None, role: str) -> Iterator[str]:
+    if snapshot is not None:
+        yield f"The cluster begins with the state in {snapshot}. Format every first controller with this file."
     if cluster is not None and role == "controller":
         if cluster.hint is not None:
-            heading.append(
-                f"None of the first voters is left. To find the others it needs in its configuration: {cluster.hint}"
-            )
-        heading.append("It starts as an observer; when it has caught up, `quorumctl quorum add-voter` lets it vote.")
-    emit(options.output, document, heading=heading)
+            yield f"None of the first voters is left. To find the others it needs in its configuration: {cluster.hint}"
+        yield "It starts as an observer; when it has caught up, `quorumctl quorum add-voter` lets it vote."
 
 
-def _check_cluster(source: str | None, cluster_id: str | None, initial_controllers: str | None) -> None:
+def _check_cluster(
+    source: str | None, cluster_id: str | None, initial_controllers: str | None, snapshot: Path | None
+) -> None:
     """Refuses options that name no cluster, or both a new cluster and a running cluster."""
     if source is not None and initial_controllers is not None:
         raise CliError(
             "--initial-controllers is for a new cluster, --from for a running cluster: give one of the two", EXIT_USAGE
         )
+    if source is not None and snapshot is not None:
+        raise CliError("--snapshot is for a new cluster; a node that joins a cluster fetches its state", EXIT_USAGE)
     if source is None and cluster_id is None:
         raise CliError(
             "name the cluster: --cluster-id ID for a new cluster (`quorumctl storage random-uuid` makes ids), or "

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, read_identity, write_identity
 from metadata_log.format.ids import NodeId, Uuid, parse_uuid, uuid_text
 from metadata_log.format.records import Endpoint, Voter, Voters
+
+if TYPE_CHECKING:
+    from quorum.runtime.disk.first_snapshot import FirstSnapshot
 
 LISTENER = "CONTROLLER"
 LOG_DIRECTORY = "@metadata"
@@ -107,20 +110,31 @@ def format_directory(
     role: str,
     controllers: tuple[InitialController, ...] = (),
     directory_id: Uuid | None = None,
+    snapshot: Path | None = None,
 ) -> Identity:
-    """Formats `path` for a node of a new cluster. A controller's directory gets the first voter set, too.
+    """Formats `path` for a node of a new cluster. A controller's directory gets the first voter set, too, and the imported
+    `snapshot` with which the cluster begins.
 
     Returns the written identity.
 
     Raises:
         AlreadyFormatted: the directory belongs to a node already.
-        ValueError: an argument is wrong, for example a controller that is not among `controllers`.
+        ValueError: an argument is wrong, for example a controller that is not among `controllers`, or a damaged snapshot.
         OSError: the directory cannot be created or written.
     """
     _check(cluster_id, node_id, role, controllers)
     mine = {each.node_id: each.directory_id for each in controllers}.get(node_id)
     first = voters_record(controllers) if controllers else None
-    return _write(path, cluster_id, node_id, role, directory_id or mine or random_uuid(), 1, first)
+    begin = None
+    if snapshot is not None:
+        if role != "controller":
+            raise ValueError(
+                "a snapshot is for the first controllers: a broker fetches it from them; nothing was written"
+            )
+        from quorum.runtime.disk.first_snapshot import FirstSnapshot
+
+        begin = FirstSnapshot(snapshot)
+    return _write(path, cluster_id, node_id, role, directory_id or mine or random_uuid(), 1, first, begin)
 
 
 def format_joining(path: Path, cluster: RunningCluster, *, node_id: NodeId, role: str) -> Identity:
@@ -145,6 +159,7 @@ def _write(
     directory_id: Uuid,
     generation: int,
     first: Voters | None,
+    begin: FirstSnapshot | None = None,
 ) -> Identity:
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path} is not a directory")
@@ -168,6 +183,8 @@ def _write(
         # A killed format may have left a checkpoint with other voters: `write_bootstrap` would keep that, and no start succeed.
         store.drop([BOOTSTRAP_END])
         store.write_bootstrap(first)
+        if begin is not None:
+            begin.write(directory, store, identity.genesis_chain, first)
     write_identity(directory, identity)  # last: a directory without an identity does not count as formatted
     return identity
 

@@ -1,4 +1,4 @@
-"""What a transcription leaves out: the parts of Kafka's records that have no counterpart here, each with a reason."""
+"""The list of things that a transcription leaves out: parts of Kafka's records without a counterpart, each with a reason."""
 
 from typing import NamedTuple
 
