@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from metadata_log.format.ids import Offset
 from snapshots.format import snapshot_name
+from snapshots.history.log_files import FilesChanged, LogFiles
 from snapshots.offline.committed import Committed
 from snapshots.offline.compaction import CannotCompact, base_of
 from snapshots.offline.history import survey
@@ -11,6 +12,7 @@ from snapshots.offline.history.folding.steps import Step, open_at_end
 from snapshots.offline.history.output import Baseline, HistoryRefused
 from snapshots.offline.history.place import Place
 from snapshots.offline.inputs import NodeLog
+from snapshots.offline.reading.parts import with_archive
 from snapshots.reader import verify_snapshot
 
 if TYPE_CHECKING:
@@ -44,6 +46,31 @@ class End(NamedTuple):
     chain: bytes | None
     waiting: int
     """The number of records of an open transaction, which are left for the next run."""
+
+
+def reaching_back(log: NodeLog, last: Baseline | None) -> NodeLog:
+    """Return the log with archived segments, if they lead from the begin of the run up to the log without a gap. The run
+    begins at the baseline, or at the first record of the cluster.
+
+    Raises:
+        CorruptLog: a merged file of the archive is damaged.
+        HistoryRefused: a segment was deleted meanwhile.
+    """
+    wanted = 0 if last is None else last.end.offset
+    if log.start_offset <= wanted or not log.segments:
+        return log
+    search, lowest = LogFiles(log.directory).lowest_before(log.start_offset), log.start_offset
+    try:
+        while True:
+            next(search)
+    except StopIteration as found:
+        lowest = found.value
+    except FilesChanged as e:
+        raise HistoryRefused(f"{e}; run the job again") from None
+    if lowest > wanted:
+        return log
+    segments = tuple(each for each in with_archive(log).segments if each.base_offset >= lowest)
+    return log._replace(segments=segments, start=None)
 
 
 def begin_of(log: NodeLog, last: Baseline | None) -> Begin:

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from metadata_log.disk.files import File
 from metadata_log.format.codec import encode_valid
+from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
 from snapshots.offline.history.log_rows import LOG_ROWS, LogRow, rows_of, snapshot_rows
 from snapshots.offline.inputs import find_log
+from snapshots.offline.reading.parts import opened, with_archive
 from snapshots.offline.readonly import ReadOnlyDirectory
 from snapshots.offline.scan import FileRange, scan, split
 from snapshots.offline.typed.arrow_schema import record_batch, spark_schema_of
@@ -95,11 +98,11 @@ class HistoryLogReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> list[InputPartition]:
         settings = self._settings
-        log = find_log(settings.path)
+        log = with_archive(find_log(settings.path))
         parts: list[InputPartition] = [] if settings.base is None else [Part(None)]
         # The segment with the batch below `since` is needed, too: its chain there must be the chain of the earlier run.
         for segment in log.segments_needed(max(0, settings.since - 1), settings.until):
-            file = log.directory.open(segment.name)
+            file = _open(log.directory, segment.name)
             try:
                 parts += [Part(stretch) for stretch in split(file, segment.name, settings.split_bytes)]
             finally:
@@ -125,9 +128,16 @@ class HistoryLogReader(DataSourceReader):  # type: ignore[misc]
             assert settings.base is not None
             yield from snapshot_rows((record, encode_valid(record)) for record in records_of(directory, settings.base))
             return
-        file = directory.open(stretch.name)
+        file = _open(directory, stretch.name)
         try:
             for scanned in scan(file, stretch, settings.until):
                 yield from rows_of(scanned, settings.since)
         finally:
             file.close()
+
+
+def _open(directory: ReadOnlyDirectory, name: str) -> File:
+    file = opened(directory, name)
+    if file is None:
+        raise LogFormatError(f"{directory.path_text}/{name} was deleted while the log was read; run the job again")
+    return file

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from metadata_log.format.ids import Offset
 from snapshots.offline.committed import Committed, committed_end
 from snapshots.offline.history import delta_log, engine, survey, tables
-from snapshots.offline.history.begin import Begin, End, begin_of, check_history, end_of, limit_of, since_of
+from snapshots.offline.history.begin import (
+    Begin,
+    End,
+    begin_of,
+    check_history,
+    end_of,
+    limit_of,
+    reaching_back,
+    since_of,
+)
 from snapshots.offline.history.folding.broker_history import BrokerHistory
 from snapshots.offline.history.folding.steps import Steps, steps_of
 from snapshots.offline.history.folding.task import Task
@@ -94,8 +103,9 @@ def make_history(
             cannot go on.
         LogFormatError: the directory has no log, or the log has records that this release cannot read.
     """
-    log, out = find_log(directory), Path(out_dir)
+    out = Path(out_dir)
     last = read_baseline(out)
+    log = reaching_back(find_log(directory), last)
     names = _agreed(last, tuple(sorted(set(wanted))), since)
     begin = begin_of(log, last)
     committed = None if uncommitted else committed_end(find_logs([directory, *beside]))

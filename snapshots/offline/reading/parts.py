@@ -93,7 +93,9 @@ def with_archive(log: NodeLog) -> NodeLog:
         except FileNotFoundError:
             continue  # deleted since the directory was listed
     for reason in archive.damaged.values():
-        raise CorruptLog(f'{reason}; read the log without its archive: .option("archive", "false")')
+        raise CorruptLog(
+            f'{reason}; move the file out of the archive, or read the log without its archive: .option("archive", "false")'
+        )
     return log._replace(segments=tuple(found[base] for base in sorted(found)))
 
 

@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 from click.testing import CliRunner
 
+from metadata_log.store.log_config import LogConfig
 from snapshots.offline import __main__ as cli
 from snapshots.offline.commands import running, shared
 from snapshots.offline.history import delta_log
@@ -20,8 +21,10 @@ from snapshots.offline.history.place import Place
 from snapshots.offline.history.run import make_history
 from snapshots.offline.history.tables import GROWTH, TABLES, schema_of_table
 from snapshots.offline.history.views import register
+from snapshots.offline.inputs import find_log
 from tests.sim.cluster import Cluster
 from tests.snapshots.history.nodes import PastNode
+from tests.snapshots.nodes import Node
 from tests.snapshots.tables.local import local_history
 from tests.snapshots.test_audit_of_living_clusters import export
 from tests.snapshots.test_committed import Three
@@ -82,6 +85,30 @@ def test_one_run_and_many_give_the_rows_of_the_passes(spark: "SparkSession", clu
     before = all_rows(parts)
     assert job(str(parts)).begin == end
     assert all_rows(parts) == before
+
+
+def test_the_archive_closes_a_gap(spark: "SparkSession", tmp_path: Path) -> None:
+    """Retention drops the part of the log that the tables do not have yet, and the archive has it. A first run begins with the
+    first record in the archive.
+    """
+    node = Node(tmp_path / "node", 8, config=LogConfig(segment_bytes=3 << 10, tail_bytes=1 << 10)).live(15)
+    job = partial(make_history, spark, str(node.path), uncommitted=True, wanted=["changes", "broker_states"])
+    job(str(tmp_path / "whole"))
+    job(str(tmp_path / "parts"), until=Place(40))
+    shutil.copytree(tmp_path / "parts", tmp_path / "first")
+    node.journal.drop_prefix(node.marks[-1])
+    assert find_log(str(node.path)).start_offset > 40
+    assert job(str(tmp_path / "parts")).begin <= 40
+    assert job(str(tmp_path / "anew")).begin == 0
+    for table in ("changes", "broker_states"):
+        assert (
+            rows_in(tmp_path / "parts", table)
+            == rows_in(tmp_path / "anew", table)
+            == rows_in(tmp_path / "whole", table)
+        )
+    max((node.path / "@metadata" / "archive").glob("*.log")).unlink()
+    with pytest.raises(HistoryRefused, match="the part between is gone"):
+        job(str(tmp_path / "first"))
 
 
 def test_other_logs_and_other_tables_are_refused(spark: "SparkSession", tmp_path: Path) -> None:
