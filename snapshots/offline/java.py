@@ -33,6 +33,11 @@ class JavaNotFound(Exception):
         )
 
 
+def is_submitted() -> bool:
+    """Return True if `spark-submit` has started this process."""
+    return "SPARK_ENV_LOADED" in os.environ
+
+
 def find_java(environment: Mapping[str, str] | None = None) -> Path | None:
     """Return the home (the value for `JAVA_HOME`) of a Java that is new enough, or None.
 

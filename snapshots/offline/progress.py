@@ -7,12 +7,15 @@ have 3,000,000 records, and 6 of 18 tasks have ended after 10 s.
     3. the next stage begins, and the numbers begin at 0 again
 """
 
+import io
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Final, NamedTuple
+
+from snapshots.offline.java import is_submitted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,8 +89,12 @@ class Progress:
 
 @contextmanager
 def shown_progress(stream: IO[str] | None = None) -> Iterator[Progress]:
-    """Show progress on stderr until the block ends: one moving line on a terminal, else lines for a log."""
-    stream = stream or sys.stderr
+    """Show progress on stderr until the block ends: one moving line on a terminal, else lines for a log.
+
+    `spark-submit` writes a job's stderr to its own stdout, where lines of progress would spoil the JSON. So a submitted job
+    shows none: Spark's own log tells its stages.
+    """
+    stream = stream or (io.StringIO() if is_submitted() else sys.stderr)
     stage, watcher = Stage(), Watcher()
     ended = threading.Event()
     with _terminal(stream) if stream.isatty() else _log(stream) as (show, every_s):

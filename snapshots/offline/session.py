@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snapshots.offline.java import require_java
+from snapshots.offline.java import is_submitted, require_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,18 +46,18 @@ def start_session(
     require_java()
     python_path = [str(PROJECT_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(python_path)
-    is_submitted = "SPARK_ENV_LOADED" in os.environ
-    if not is_submitted:
+    submitted = is_submitted()
+    if not submitted:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
     from snapshots.offline.datasource import MetadataLogSource
 
-    is_local = (master or "local").startswith("local") and not is_submitted
+    is_local = (master or "local").startswith("local") and not submitted
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(app_name)
-    if master is not None or not is_submitted:
+    if master is not None or not submitted:
         builder = builder.master(master or "local[*]")
     settings = {
         "spark.ui.enabled": "false",
@@ -71,7 +71,7 @@ def start_session(
     if shuffle_partitions is not None:
         settings["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
     for key, value in settings.items():
-        if not (is_submitted and key.startswith("spark.driver")):
+        if not (submitted and key.startswith("spark.driver")):
             builder = builder.config(key, value)
     spark = builder.getOrCreate()
     _register(spark, MetadataLogSource)
