@@ -61,6 +61,21 @@ class Baseline(NamedTuple):
     """The number of rows in the files of `_state`."""
 
 
+def place_of(out_dir: str) -> Path:
+    """Return the directory of the tables.
+
+    Raises:
+        HistoryRefused: the text is the URL of an object store.
+    """
+    path = out_dir.removeprefix("file://")
+    if "://" in path:
+        raise HistoryRefused(
+            f"{out_dir} is an object store, and the tables grow in place: name a directory that driver and workers "
+            "share, and copy it"
+        )
+    return Path(path)
+
+
 def read_baseline(out: Path) -> Baseline | None:
     """Return the baseline in the directory; None if there is none.
 

@@ -35,6 +35,7 @@ from snapshots.offline.history.log_source import SPLIT_BYTES, read_log
 from snapshots.offline.history.output import (
     Baseline,
     HistoryRefused,
+    place_of,
     prepare,
     publish,
     read_baseline,
@@ -103,7 +104,7 @@ def make_history(
             cannot go on.
         LogFormatError: the directory has no log, or the log has records that this release cannot read.
     """
-    out = Path(out_dir)
+    out = place_of(out_dir)
     last = read_baseline(out)
     log = reaching_back(find_log(directory), last)
     names = _agreed(last, tuple(sorted(set(wanted))), since)

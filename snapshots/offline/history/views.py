@@ -10,7 +10,6 @@ The tables themselves cannot: at 812 the log did not say yet why. A view looks a
 another cause.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from snapshots.offline.history.tables import BROKER_STATES, LEADERSHIP, PARTITION_CONDITIONS, TABLES, schema_of_table
@@ -87,16 +86,17 @@ def register(spark: "SparkSession", out_dir: str) -> list[str]:
     Raises:
         HistoryRefused: the directory has no history.
     """
-    from snapshots.offline.history.output import HistoryRefused, read_baseline
+    from snapshots.offline.history.output import HistoryRefused, place_of, read_baseline
 
-    baseline = read_baseline(Path(out_dir))
+    out = place_of(out_dir)
+    baseline = read_baseline(out)
     if baseline is None:
         raise HistoryRefused(f"{out_dir} has no history; `quorum-offline history` writes one")
     names = []
     for name in TABLES:
         if name in baseline.tables:
             schema = spark_schema_of(schema_of_table(name))
-            spark.read.schema(schema).parquet(str(Path(out_dir) / name)).createOrReplaceTempView(name)
+            spark.read.schema(schema).parquet(str(out / name)).createOrReplaceTempView(name)
             names.append(name)
     end = f"SELECT {baseline.end.offset}L AS end_offset, timestamp_millis({baseline.end.time_ms}L) AS end_time"
     spark.sql(end).createOrReplaceTempView("history_end")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from snapshots.offline.history import delta_log
-from snapshots.offline.history.output import HistoryRefused, prepare, publish, remove_old
+from snapshots.offline.history.output import HistoryRefused, place_of, prepare, publish, remove_old
 from snapshots.offline.history.tables import GROWTH
 from snapshots.offline.history.writer import write_rows
 
@@ -70,6 +70,13 @@ def test_a_run_that_died_is_made_up_for(tmp_path: Path) -> None:
     delta_log.commit(tmp_path, [GROWTH], 3)
     remove_old(tmp_path, 3)
     assert on_disk(tmp_path) == delta_log.named_files(tmp_path / GROWTH)
+
+
+def test_an_object_store_is_refused() -> None:
+    """A path with this name would be a strange local directory."""
+    with pytest.raises(HistoryRefused, match="s3://bucket/out is an object store"):
+        place_of("s3://bucket/out")
+    assert place_of("file:///tmp/out") == Path("/tmp/out")
 
 
 def test_a_damaged_log_is_refused(tmp_path: Path) -> None:
