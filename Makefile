@@ -20,6 +20,7 @@ PARTITIONS ?= 2000000
 MINUTES ?= 10
 ROUNDS ?= 50
 INPUTS ?= 1000000
+LOGS ?= 200
 SEED ?=
 ROOM ?=
 PYTEST_ARGS ?=
@@ -32,7 +33,7 @@ REPLICAS_ARGS ?=
 ROLLING_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos chaos-data powercut powercut-data rolling model bench entities scale replicas agents restart deaths kills image-spike offline clean
+.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos chaos-data powercut powercut-data rolling model bench entities scale replicas agents restart deaths kills image-spike offline healthy-logs clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -138,6 +139,9 @@ replicas: $(VENV)  ## replicated partitions, side by side with Apache Kafka; REP
 
 offline: java  ## offline jobs over a simulated year, beside a plain reader; OFFLINE_ARGS="--records 10000000 --dir DIR"
 	@$(BIN)/python -m benchmarks.offline $(OFFLINE_ARGS)
+
+healthy-logs: java  ## audits of healthy logs, none with a finding: make healthy-logs LOGS=200; SEED= for one of them again
+	@$(BIN)/python -m tests.snapshots.healthy_logs $(if $(SEED),--logs 1 --first $(SEED),--logs $(LOGS))
 
 scale: $(VENV)  ## the figures of a cluster with millions of partitions; SCALE_ARGS="--partitions 200000 --topics 2000"
 	@$(BIN)/python -m benchmarks.scale $(SCALE_ARGS)

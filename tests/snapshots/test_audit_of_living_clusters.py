@@ -2,44 +2,23 @@
 writes.
 """
 
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from metadata_log.disk.files import RealDirectory
 from metadata_log.format.codec import decode_batch
-from metadata_log.format.records import BeginTransaction, ClearElr, NoOp, PartitionChange
-from metadata_log.store.log import Log
-from metadata_log.store.log_config import LogConfig
-from snapshots.offline.audit.findings import Severity
-from snapshots.offline.audit.run import AuditResult, audit
+from metadata_log.format.records import BeginTransaction, ClearElr, PartitionChange
+from snapshots.offline.audit.run import audit
 from snapshots.offline.compaction import compact
 from tests.sim.cluster import Cluster
-from tests.sim.world.disk import MemoryDirectory
+from tests.snapshots.healthy_logs.rounds import being_written, errors, export
 from tests.snapshots.nodes import Node, copies
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
-
-
-def export(disk: MemoryDirectory, path: Path) -> Path:
-    """Write the simulated disk to a real directory."""
-    path.mkdir(parents=True)
-    for name in disk.names():
-        entry = disk._entries[name]
-        if isinstance(entry, MemoryDirectory):
-            export(entry, path / name)
-        else:
-            (path / name).write_bytes(bytes(entry.current))
-    return path
-
-
-def errors(result: AuditResult) -> list[str]:
-    return [f"{f.rule} {f.node} {f.detail}" for f in result.findings if f.severity is not Severity.INFO]
 
 
 @pytest.mark.parametrize("seed", [8, 24])
@@ -90,30 +69,7 @@ def test_a_log_that_is_written_to_meanwhile_is_clean(spark: "SparkSession", tmp_
     """
     node = Node(tmp_path / "node", 61).live(10)
     one, other = copies(node, tmp_path, (1, 2))
-    log = Log.open(RealDirectory(one / "@metadata"), config=LogConfig(segment_bytes=8 << 10, tail_bytes=1 << 10))
-    is_over, has_begun = threading.Event(), threading.Event()
-
-    def write() -> None:
-        dice, ends = node.dice, [log.shape.end]
-        while not is_over.is_set():
-            log.append([NoOp()] * dice.randint(1, 40), node.epoch, node.wall_ms + len(ends))
-            ends.append(log.shape.end)
-            if dice.random() < 0.8:
-                log.flush()
-            elif len(ends) > 3:
-                del ends[-dice.randint(1, 2) :]
-                log.truncate(ends[-1])  # a follower cuts a tail that its leader does not have
-            if len(ends) > 20:
-                has_begun.set()
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    assert has_begun.wait(30)
-    try:
+    with being_written(one, node):
         result = audit(spark, [str(one), str(other)])
-    finally:
-        is_over.set()
-        writer.join()
-        log.close()
     assert errors(result) == []
     assert result.nodes["controller 1"].end_offset > result.nodes["controller 2"].end_offset
