@@ -28,7 +28,12 @@ from snapshots.offline.audit.findings import Finding, Severity, error
 from snapshots.offline.audit.leader_checks import check_beginnings, check_named_skips, check_voters, leaders_of
 from snapshots.offline.audit.note_checks import check_notes
 from snapshots.offline.audit.result import Activity, AuditResult, Leadership
-from snapshots.offline.audit.snapshot_checks import check_snapshots, compare_snapshots, verify_snapshots
+from snapshots.offline.audit.snapshot_checks import (
+    CheckedSnapshot,
+    check_snapshots,
+    compare_snapshots,
+    verify_snapshots,
+)
 from snapshots.offline.audit.state_checks import base_end, check_state, placed, replay_log
 from snapshots.offline.audit.summary import baseline_lines, findings_csv, lines_of, summary
 from snapshots.offline.inputs import NodeLog, find_logs, standing_text
@@ -152,7 +157,7 @@ class _Audit:
         ends = {node: numbers.end_offset for node, numbers in nodes.items()}
         self._findings += check_snapshots(snapshots, self._logs, chains, ends)
         self._forget_races()
-        reference = self._choose_reference(nodes)
+        reference = self._choose_reference(nodes, snapshots)
         self._findings += placed(check_voters(self._logs.values(), punctuation), batches)
         wrong_skips = [*placed(check_named_skips(self._logs, batches, punctuation), batches)]
         self._findings += [*wrong_skips, *check_skips(punctuation, {each.offset or 0 for each in wrong_skips})]
@@ -202,10 +207,11 @@ class _Audit:
 
     # --- state --------------------------------------------------------------------------------------------------------
 
-    def _choose_reference(self, nodes: dict[str, NodeBatches]) -> str | None:
-        """Return the node whose log is replayed: a node without findings in its log, with the longest history. Against a
-        baseline, the log must reach the next baseline if any log does.
+    def _choose_reference(self, nodes: dict[str, NodeBatches], snapshots: Sequence[CheckedSnapshot]) -> str | None:
+        """Return the node whose log is replayed: a node without findings in its log, with the longest history. If another node
+        can, the log must reach the next baseline, and must not stand on a damaged snapshot.
         """
+        wrong = {(each.node, each.end) for each in snapshots if each.rule is not None}
         needed = 0 if self._against is None else self._against.committed
         about_log = {
             f.node for f in self._findings if f.severity is Severity.ERROR and not f.rule.startswith("snapshot")
@@ -213,9 +219,9 @@ class _Audit:
         healthy = [node for node in nodes if node not in about_log]
         moves = {node: self._has_moved(node) for node in healthy}
 
-        def rank(node: str) -> tuple[bool, Offset, bool, Offset, str]:
-            end = nodes[node].end_offset
-            return (end < needed, base_end(self._logs[node]), moves[node], -end, node)
+        def rank(node: str) -> tuple[bool, bool, Offset, bool, Offset, str]:
+            since, end = base_end(self._logs[node]), nodes[node].end_offset
+            return ((node, since) in wrong, end < needed, since, moves[node], -end, node)
 
         return min(healthy, key=rank, default=None)
 

@@ -110,7 +110,10 @@ def baseline_lines(result: AuditResult, file: str) -> Iterator[str]:
     if after is None:
         yield f"baseline: not moved, because {compared.reason}"
     else:
-        yield f"baseline: {'noted' if before is None else 'moved'}: {_baseline_text(after)}"
+        verb = (
+            "noted" if before is None else "moved" if after.end > before.end else "not moved, because nothing is newer"
+        )
+        yield f"baseline: {verb}: {_baseline_text(after)}"
 
 
 def _baseline_text(baseline: Baseline) -> str:

@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from metadata_log.disk.files import RealDirectory
 from metadata_log.store.log import Log
+from snapshots.format import snapshot_name
 from snapshots.offline import __main__ as cli
 from snapshots.offline.audit.baseline import Baseline, read_baseline
 from snapshots.offline.audit.baseline_checks import AgainstBaseline
@@ -125,6 +126,21 @@ def test_damage_in_the_new_part_is_found_and_the_baseline_stays(
     flip(last, position + len(batch.data) - 3)
     result, compared = run(spark, paths, monday)
     assert places(result) == {("damaged-batch", "controller 2", last.name, batch.base_offset)}
+    assert compared.after is None
+
+
+def test_a_damaged_snapshot_below_leaves_the_other_nodes_to_replay(
+    spark: "SparkSession", tmp_path: Path, cluster: Nights, monday: Baseline
+) -> None:
+    """Controller 1 stands on a proven snapshot, and a bit of it flips. The log of controller 2 is replayed."""
+    paths = cloned(cluster.second, tmp_path)
+    end = monday.snapshots[0].end
+    snapshot = paths[0] / "@metadata" / snapshot_name(end)
+    flip(snapshot, snapshot.stat().st_size // 2)
+    result, compared = run(spark, paths, monday)
+    assert {each[:3] for each in places(result)} == {("snapshot-damaged", "controller 1", snapshot.name)}
+    assert result.reference == "controller 2"
+    assert result.fold is not None
     assert compared.after is None
 
 

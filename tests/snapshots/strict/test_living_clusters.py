@@ -44,7 +44,7 @@ def check_all(cluster: Cluster) -> int:
     return sum(check(controller, cluster) for controller in cluster.controllers)
 
 
-@pytest.mark.parametrize("seed", [3, 13, 14, 18, 19, 23])
+@pytest.mark.parametrize("seed", [14, 18, 19, 23])
 def test_all_that_clusters_write_fits(seed: int) -> None:
     """Elections, crashes, transactions, reassignments, modes, cleared ELRs, snapshots and retention."""
     cluster = Cluster(seed)
@@ -52,7 +52,7 @@ def test_all_that_clusters_write_fits(seed: int) -> None:
     assert check_all(cluster) > 0
 
 
-@pytest.mark.parametrize("seed", [1, 2, 5, 16])
+@pytest.mark.parametrize("seed", [1, 2, 16])
 def test_all_that_clusters_with_entities_write_fits(seed: int) -> None:
     """Sessions begin and expire, and take their ephemeral entities along; entities have a TTL, and brokers own some."""
     options = Options.draw(random.Random(seed))._replace(
