@@ -5,21 +5,17 @@ A batch or record that cannot be decoded becomes a row with an error in the tabl
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.codec import UnknownRecord, decode_batch, record_to_json, split_payload
 from metadata_log.format.errors import LogFormatError
-from metadata_log.format.ids import NO_LEADER, Offset, uuid_text
+from metadata_log.format.ids import Offset, uuid_text
 from metadata_log.format.records import (
     RECORD_VERSION,
     TYPE_NUMBERS,
-    BrokerRegistrationChange,
     MetadataRecord,
-    PartitionChange,
-    Record,
 )
 from metadata_log.image.entities import entity_keys
 from metadata_log.image.entity_key import EntityKey
@@ -142,34 +138,3 @@ def snapshot_entity_rows(records: Iterable[tuple[MetadataRecord, bytes]]) -> Ite
     for place, (record, payload) in enumerate(records):
         for key in entity_keys(record):
             yield (entity_text(key), FROM_SNAPSHOT, place, payload)
-
-
-def activity(batches: Iterable[Batch], first_ms: int, bucket_ms: int) -> Counter[tuple[str, int]]:
-    """Return the number of events of each kind in each time bucket: record types, and events such as a fenced
-    broker.
-    """
-    counts: Counter[tuple[str, int]] = Counter()
-    for batch in batches:
-        bucket = max(0, batch.last_timestamp_ms - first_ms) // bucket_ms
-        try:
-            records = decode_batch(batch)
-        except LogFormatError:
-            continue
-        for record in records:
-            for kind in _kinds(record):
-                counts[kind, bucket] += 1
-    return counts
-
-
-def _kinds(record: Record | UnknownRecord) -> Iterator[str]:
-    if isinstance(record, UnknownRecord):
-        yield f"type:Unknown({record.type_number})"
-        return
-    yield f"type:{type(record).__name__}"
-    if isinstance(record, PartitionChange):
-        if record.isr is not None:
-            yield "isr change"
-        if record.leader is not None:
-            yield "partition lost its leader" if record.leader == NO_LEADER else "partition leader change"
-    elif isinstance(record, BrokerRegistrationChange) and record.fenced is not None:
-        yield "broker fenced" if record.fenced else "broker unfenced"

@@ -64,31 +64,39 @@ class CheckedSnapshot(NamedTuple):
 
 
 def verify_snapshots(spark: "SparkSession", logs: Iterable[NodeLog]) -> list[CheckedSnapshot]:
-    """Read every snapshot of every node, one task each."""
+    """Read every snapshot of every node. One task reads all copies of a snapshot: copies with the same bytes are decoded once."""
     wanted = [(log.node, log.path, end.offset, end.epoch) for log in logs for end in log.snapshots]
     if not wanted:
         return []
-    table = spark.createDataFrame(wanted, spark_schema(WANTED)).repartition(len(wanted), "node", "end")
+    table = spark.createDataFrame(wanted, spark_schema(WANTED)).repartition(len({row[2:] for row in wanted}), "end")
     rows = table.mapInArrow(_verify, spark_schema(VERIFIED)).toArrow().to_pylist()
     return sorted((CheckedSnapshot(**row) for row in rows), key=lambda each: (each.end, each.epoch, each.node))
 
 
 def _verify(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(VERIFIED)
+    known: dict[tuple[OffsetAndEpoch, bytes], CheckedSnapshot] = {}
     for batch in batches:
         rows = []
         for wanted in batch.to_pylist():
             end = OffsetAndEpoch(wanted["end"], wanted["epoch"])
-            checked = _verify_one(wanted["node"], ReadOnlyDirectory(wanted["path"]), end)
+            checked = _verify_one(wanted["node"], ReadOnlyDirectory(wanted["path"]), end, known)
             rows += [] if checked is None else [checked]
         yield pa.RecordBatch.from_pylist([row._asdict() for row in rows], schema=schema)
 
 
-def _verify_one(node: str, directory: ReadOnlyDirectory, end: OffsetAndEpoch) -> CheckedSnapshot | None:
-    """Verify one snapshot; return None if it was deleted meanwhile."""
+def _verify_one(
+    node: str,
+    directory: ReadOnlyDirectory,
+    end: OffsetAndEpoch,
+    known: dict[tuple[OffsetAndEpoch, bytes], CheckedSnapshot],
+) -> CheckedSnapshot | None:
+    """Verify one snapshot; return None if it was deleted meanwhile. `known` has the sound ones by end and hash."""
     name = snapshot_name(end)
     try:
         size, sha256 = _hash(directory, name)
+        if (end, sha256) in known:
+            return known[end, sha256]._replace(node=node)
         contents = read_snapshot(directory, end)
         disorder = _first_disorder(contents.records)
     except FileNotFoundError:
@@ -99,10 +107,11 @@ def _verify_one(node: str, directory: ReadOnlyDirectory, end: OffsetAndEpoch) ->
             node, *end, size, sha256, 0, b"", b"", 0, "snapshot-damaged", str(e), position
         )  # fmt: skip
     meta = contents.meta
-    return CheckedSnapshot(
+    checked = CheckedSnapshot(
         node, *end, size, sha256, meta.timestamp_ms, meta.chain, contents.digest, contents.record_count,
         None if disorder is None else "snapshot-order", disorder, None,
     )  # fmt: skip
+    return known.setdefault((end, sha256), checked)
 
 
 def _hash(directory: ReadOnlyDirectory, name: str) -> tuple[int, bytes]:

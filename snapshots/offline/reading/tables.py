@@ -18,6 +18,7 @@ from snapshots.format import parse_name, snapshot_name
 from snapshots.offline import rows
 from snapshots.offline.inputs import find_logs
 from snapshots.offline.packed.entities import packed_rows, packed_snapshot_rows
+from snapshots.offline.reading.activity import activity
 from snapshots.offline.reading.options import Settings
 from snapshots.offline.reading.parts import Part, plan
 from snapshots.offline.readonly import ReadOnlyDirectory
@@ -95,7 +96,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
             elif settings.mode == "entities":
                 yield from _entities(part, scanned, settings)
             else:
-                counts = rows.activity(_intact(part, scanned), settings.first_ms, settings.bucket_ms)
+                counts = activity(_intact(part, scanned), settings.first_ms, settings.bucket_ms)
                 for (kind, bucket), count in counts.items():
                     yield (kind, bucket, count)
         finally:
