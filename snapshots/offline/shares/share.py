@@ -228,7 +228,10 @@ class Share:
                 leaders.moved(old.leader, record.leader, (record.topic_id, record.partition), offset)
             return
         if isinstance(record, _NEEDS_STATES):
-            self._steps.flush(delta)
+            if record.topic_id is None:
+                self._steps.flush(delta)
+            else:
+                self._steps.flush_topic(delta, record.topic_id)
         led = [*self._leaders_of(record.topic_id)] if isinstance(record, RemoveTopic) else []
         delta.replay(record, offset)
         if isinstance(record, Partition):

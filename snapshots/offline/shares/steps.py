@@ -111,6 +111,13 @@ class Steps:
             delta.put_state(*_place(key), _state(entry))
         self.now.clear()
 
+    def flush_topic(self, delta: MetadataDelta, topic_id: Uuid) -> None:
+        """Give the changed states of one topic to the delta."""
+        for number in range(delta.partition_count(topic_id)):
+            entry = self.now.pop(topic_id + pack(number), None)
+            if entry is not None:
+                delta.put_state(topic_id, number, _state(entry))
+
     def forget(self, delta: MetadataDelta) -> None:
         """Forget all steps and shapes. The states go to the delta: no shape without a future stays in use."""
         self.flush(delta)
