@@ -1,9 +1,11 @@
 """Healthy logs of many kinds, and their audits. Each finding except an INFO is a false alarm.
 
-simulated     the disks of a simulated cluster, controllers and brokers, after crashes, power cuts, truncations and retention
-trimmed       nodes that have moved a part of their log to `archive/`, each another part
-written       a node appends, flushes, cuts its tail and seals segments while the audit reads
-two nights    the audit notes a baseline; the cluster goes on and removes its old log; the next audit continues the baseline
+The kinds:
+    simulated     the disks of a simulated cluster, controllers and brokers, after crashes, power cuts, truncations and
+                  retention; no bits rot, because a rotten bit is a finding
+    trimmed       nodes that have moved a part of their log to `archive/`, each another part
+    written       a node appends, flushes, cuts its tail and seals segments while the audit reads
+    two nights    the audit notes a baseline; the cluster goes on and removes its old log; the next audit continues it
 """
 
 import random
@@ -23,6 +25,7 @@ from snapshots.offline.audit.findings import Severity
 from snapshots.offline.audit.run import AuditResult, audit
 from snapshots.offline.inputs import METADATA_DIRECTORY, find_logs
 from tests.sim.cluster import Cluster
+from tests.sim.options import Options
 from tests.sim.world.disk import MemoryDirectory
 from tests.snapshots.nodes import Node, copies
 
@@ -108,7 +111,8 @@ def trim(path: Path, number: int) -> bool:
 
 
 def _simulated(spark: "SparkSession", seed: int, root: Path) -> tuple[int, list[str]]:
-    cluster = Cluster(seed)
+    drawn = Options.draw(random.Random(seed))
+    cluster = Cluster(seed, drawn._replace(rot_every_ms=0.0, broker_disk_trouble_every_ms=0.0))
     cluster.run(1_200)
     disks = {each.name: each.disk for each in cluster.controllers}
     disks |= {each.name: each.disk for each in cluster.brokers.values()}

@@ -7,10 +7,10 @@ import pytest
 from metadata_log.format.ids import Offset
 from snapshots.offline.history.tables import BROKER_STATES, CHANGES, ISR_CHANGES, LEADERSHIP, PARTITION_CONDITIONS, Row
 from tests.sim.cluster import Cluster
+from tests.snapshots.healthy_logs.rounds import export
 from tests.snapshots.history.nodes import PastNode
 from tests.snapshots.tables import twin
 from tests.snapshots.tables.local import LocalHistory, local_history
-from tests.snapshots.test_audit_of_living_clusters import export
 
 SEEDS = (11, 33, 39, 92)
 """11 begins with a snapshot; 33 moves replicas; 39 unregisters brokers; 92 fences brokers and changes `min.insync.replicas`."""

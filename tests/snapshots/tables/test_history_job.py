@@ -23,10 +23,10 @@ from snapshots.offline.history.tables import GROWTH, TABLES, schema_of_table
 from snapshots.offline.history.views import register
 from snapshots.offline.inputs import find_log
 from tests.sim.cluster import Cluster
+from tests.snapshots.healthy_logs.rounds import export
 from tests.snapshots.history.nodes import PastNode
 from tests.snapshots.nodes import Node
 from tests.snapshots.tables.local import local_history
-from tests.snapshots.test_audit_of_living_clusters import export
 from tests.snapshots.test_committed import Three
 
 if TYPE_CHECKING:
