@@ -41,7 +41,7 @@ def dump_of(path: str, log_format: str, shown: Shown) -> tuple[Iterator[str], ka
     """
     if log_format == "own":
         return _own(path, shown)
-    directory, name = _place(path)
+    directory, name = place_of(path)
     if log_format == "auto" and not (is_kafka(directory) if name is None else is_kafka_file(directory, name)):
         if name is not None:
             raise CannotShow(
@@ -70,7 +70,7 @@ def _own(path: str, shown: Shown) -> tuple[Iterator[str], kafka_dump.Tally]:
     return form(path, shown.since, shown.to, shown.beyond, shown.as_json, count), tally
 
 
-def _place(path: str) -> tuple[Directory, str | None]:
+def place_of(path: str) -> tuple[Directory, str | None]:
     """Return the directory at `path`; for a file its directory and its name."""
     if "://" in path:
         from snapshots.offline.readonly import ReadOnlyDirectory

@@ -26,6 +26,7 @@ RULES: Final[dict[str, Rule]] = {
     "offset-gap": Rule(_E, "a batch does not begin where the one before it ended: one is missing, doubled or out of order"),
     "chain-broken": Rule(_E, "a batch does not continue the hash chain of the one before it"),
     "segment-chain": Rule(_E, "a segment's header names another chain than the segment before it ends with"),
+    "torn-tail": Rule(_I, "a log of Kafka ends inside a batch: an append was cut short, and Kafka cuts it at its next start"),
     "epoch-regression": Rule(_E, "an epoch is lower than one before it"),
     "time-regression": Rule(_E, "a batch is older than one before it"),
     "log-too-short": Rule(_E, "the log ends before the offset up to which it was noted as durable"),

@@ -8,11 +8,23 @@ import click
 
 from metadata_log.format.errors import LogFormatError
 from snapshots.offline.commands import running
-from snapshots.offline.commands.shared import EXIT_FINDINGS, SCHEMA_VERSION, Failed, common_options, spark_options
+from snapshots.offline.commands.kafka_logs import kafka_directories
+from snapshots.offline.commands.shared import (
+    EXIT_FINDINGS,
+    SCHEMA_VERSION,
+    Failed,
+    common_options,
+    format_option,
+    spark_options,
+)
+from snapshots.offline.progress import shown_progress
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from metadata_log.disk.files import Directory
     from snapshots.offline.audit.baseline_checks import AgainstBaseline
-    from snapshots.offline.audit.run import AuditResult
+    from snapshots.offline.audit.result import AuditResult
 
 
 @click.command()
@@ -31,6 +43,7 @@ if TYPE_CHECKING:
     "--fail-on", type=click.Choice(["error", "warning", "never"]), default="warning", show_default=True,
     help="From which severity on the exit code is 10.",
 )  # fmt: skip
+@format_option
 @spark_options
 @common_options
 def audit(
@@ -41,33 +54,33 @@ def audit(
     baseline_file: str | None,
     full: bool,
     fail_on: str,
+    log_format: str,
     master: str | None,
     shuffle_partitions: int,
     output: str,
 ) -> None:
     """Audits the logs of one cluster.
 
-    Each of DIRECTORIES is a node's data directory, or its @metadata directory.
+    Each of DIRECTORIES is a node's data directory, or its @metadata directory; or a log directory of an Apache Kafka (KRaft)
+    controller, or its __cluster_metadata-0. The audit of Kafka's logs needs no Java.
     """
     if full and baseline_file is None:
         raise click.UsageError("--full goes with --baseline: without --baseline the audit reads everything")
-    against = None if baseline_file is None else _against(baseline_file, directories, full)
-    with running.session(master, shuffle_partitions, directories) as (spark, step):
-        from snapshots.offline.audit.run import audit as run_audit
-        from snapshots.offline.audit.run import findings_csv, summary
-        from snapshots.offline.report.page import report_html
-        from snapshots.offline.writable import write_text
+    kafkas = kafka_directories(directories, log_format)
+    if kafkas is None:
+        against = None if baseline_file is None else _against(baseline_file, directories, full)
+        with running.session(master, shuffle_partitions, directories) as (spark, step):
+            from snapshots.offline.audit.run import audit as run_audit
 
-        result = run_audit(spark, directories, step, against)
-        as_json = {"schema_version": SCHEMA_VERSION, **summary(result)}
-        if report:
-            write_text(report, report_html(result))
-            as_json["report"] = report
-    text = json.dumps(as_json, indent=2, ensure_ascii=False)
-    if summary_file:
-        write_text(summary_file, text + "\n")
-    if findings_file:
-        write_text(findings_file, findings_csv(result))
+            result = run_audit(spark, directories, step, against)
+    elif baseline_file is not None:
+        raise click.UsageError("--baseline is for metaquorum's own log: a log of Kafka has no chain to compare")
+    else:
+        result = _audit_kafka(kafkas)
+    try:
+        text = _written(result, report, summary_file, findings_file)
+    except OSError as e:
+        raise Failed(str(e)) from None
     if baseline_file is not None:
         _keep_baseline(baseline_file, result)
     if output == "json":
@@ -78,6 +91,34 @@ def audit(
 
     is_bad = bool(result.count(Severity.ERROR)) or (fail_on == "warning" and bool(result.count(Severity.WARNING)))
     sys.exit(EXIT_FINDINGS if is_bad and fail_on != "never" else 0)
+
+
+def _audit_kafka(directories: "Sequence[Directory]") -> "AuditResult":
+    with running.needing("spark"):
+        from snapshots.offline.kafka_audit.run import audit_kafka
+    try:
+        with shown_progress() as step:
+            return audit_kafka(directories, step)
+    except (LogFormatError, OSError) as e:
+        raise Failed(str(e)) from None
+
+
+def _written(result: "AuditResult", report: str | None, summary_file: str | None, findings_file: str | None) -> str:
+    """Write the files that were asked for, and return the summary."""
+    from snapshots.offline.audit.summary import findings_csv, summary
+    from snapshots.offline.report.page import report_html
+    from snapshots.offline.writable import write_text
+
+    as_json = {"schema_version": SCHEMA_VERSION, **summary(result)}
+    if report:
+        write_text(report, report_html(result))
+        as_json["report"] = report
+    text = json.dumps(as_json, indent=2, ensure_ascii=False)
+    if summary_file:
+        write_text(summary_file, text + "\n")
+    if findings_file:
+        write_text(findings_file, findings_csv(result))
+    return text
 
 
 def _against(file: str, directories: tuple[str, ...], full: bool) -> "AgainstBaseline":
@@ -112,7 +153,7 @@ def _keep_baseline(file: str, result: "AuditResult") -> None:
 
 def _print_audit(result: "AuditResult", report: str | None, baseline_file: str) -> None:
     from snapshots.offline.audit.findings import Severity
-    from snapshots.offline.audit.run import baseline_lines, lines_of
+    from snapshots.offline.audit.summary import baseline_lines, lines_of
 
     rows = [("NODE", "START", "END", "DURABLE", "EPOCH", "BATCHES", "RECORDS", "CHAIN")]
     for log in result.logs:

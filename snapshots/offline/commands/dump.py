@@ -7,7 +7,7 @@ import click
 
 from metadata_log.format.errors import LogFormatError
 from snapshots.offline.commands import running
-from snapshots.offline.commands.shared import EXIT_FINDINGS, Failed, common_options
+from snapshots.offline.commands.shared import EXIT_FINDINGS, Failed, common_options, format_option
 from snapshots.offline.dump_source import CannotShow, Shown, dump_of
 
 
@@ -20,10 +20,7 @@ from snapshots.offline.dump_source import CannotShow, Shown, dump_of
 @click.option(
     "--all", "beyond", is_flag=True, help="Also print batches above the durable end, which may be half written."
 )
-@click.option(
-    "--format", "log_format", type=click.Choice(["auto", "own", "kafka"]), default="auto", show_default=True,
-    help="Whose log it is: metaquorum's own, or Apache Kafka's. auto: as its first bytes say.",
-)  # fmt: skip
+@format_option
 @common_options
 def dump(
     directory: str,

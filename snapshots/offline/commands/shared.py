@@ -36,6 +36,14 @@ def proof_options(command: F) -> F:
     return beside(uncommitted(command))
 
 
+def format_option(command: F) -> F:
+    log_format = click.option(
+        "--format", "log_format", type=click.Choice(["auto", "own", "kafka"]), default="auto", show_default=True,
+        help="Whose log it is: metaquorum's own, or Apache Kafka's. auto: as its first bytes say.",
+    )  # fmt: skip
+    return log_format(command)
+
+
 class Failed(click.ClickException):
     """The job failed: one line, exit code 1."""
 

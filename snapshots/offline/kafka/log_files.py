@@ -26,6 +26,7 @@ _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _PROPERTIES: Final = "meta.properties"
 _PROPERTIES_BYTES_MAX: Final = 64 << 10
 _NODE_ID: Final = re.compile(r"^node\.id=(\d{1,10})\s*$", re.MULTILINE)
+_CLUSTER_ID: Final = re.compile(r"^cluster\.id=(\S{1,255})\s*$", re.MULTILINE)
 
 
 class SegmentFile(NamedTuple):
@@ -58,6 +59,9 @@ class KafkaLog(NamedTuple):
     """In the order of their offsets."""
     snapshots: tuple[SnapshotFile, ...]
     """In the order of their ends."""
+    node_id: int | None = None
+    cluster_id: str | None = None
+    """Both as `meta.properties` says."""
 
     @property
     def start_offset(self) -> Offset:
@@ -93,11 +97,15 @@ def find_kafka_log(given: Directory) -> KafkaLog:
             f"{given.path_text}: neither a log directory of Kafka (with {METADATA_DIRECTORY}/ in it) nor a directory of "
             "log segments"
         )
+    properties = _properties(given) if inside else ""
+    node_id, cluster_id = _NODE_ID.search(properties), _CLUSTER_ID.search(properties)
     return KafkaLog(
-        _node_name(given if inside else None, metadata),
+        metadata.path_text if node_id is None else f"node {node_id[1]}",
         metadata,
         tuple(sorted(segments, key=lambda segment: segment.base_offset)),
         tuple(sorted(snapshots, key=lambda snapshot: snapshot.end)),
+        None if node_id is None else int(node_id[1]),
+        None if cluster_id is None else cluster_id[1],
     )
 
 
@@ -142,9 +150,8 @@ def _size(directory: Directory, name: str) -> int:
         file.close()
 
 
-def _node_name(log_directory: Directory | None, metadata: Directory) -> str:
-    if log_directory is not None and log_directory.exists(_PROPERTIES):
-        text = log_directory.read(_PROPERTIES, _PROPERTIES_BYTES_MAX).decode(errors="replace")
-        if found := _NODE_ID.search(text):
-            return f"node {found[1]}"
-    return metadata.path_text
+def _properties(log_directory: Directory) -> str:
+    """Return the text of `meta.properties`; empty if there is no such file."""
+    if not log_directory.exists(_PROPERTIES):
+        return ""
+    return log_directory.read(_PROPERTIES, _PROPERTIES_BYTES_MAX).decode(errors="replace")

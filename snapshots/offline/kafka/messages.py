@@ -238,6 +238,8 @@ def _tagged(fields: tuple[Field, ...], version: int) -> _Step:
 def unknown_tags(value: Any) -> list[int]:
     """Return the numbers of all tagged fields in a decoded message that this release does not know."""
     if isinstance(value, tuple):
+        if not value or not isinstance(value[0], dict):
+            return []  # an array has elements of one type
         return [tag for element in value for tag in unknown_tags(element)]
     if not isinstance(value, dict):
         return []

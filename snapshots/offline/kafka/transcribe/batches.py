@@ -47,12 +47,17 @@ class Transcription:
             if scanned.error is not None or scanned.batch is None:
                 raise CorruptLog.at(file, scanned.position, scanned.expected_offset, scanned.error or "")
             try:
-                made = self._pieces(scanned.batch)
+                made = self.pieces(scanned.batch)
             except KafkaFormatError as e:
                 raise CorruptLog.at(file, scanned.position, scanned.batch.base_offset, str(e)) from e
             yield from made
 
-    def _pieces(self, batch: KafkaBatch) -> list[Batch]:
+    def pieces(self, batch: KafkaBatch) -> list[Batch]:
+        """Return one batch of Kafka as batches of ours.
+
+        Raises:
+            KafkaFormatError: a record is damaged.
+        """
         pieces: list[Batch] = []
         pending: list[bytes] = []
         size, base, was_control = 0, batch.base_offset, False

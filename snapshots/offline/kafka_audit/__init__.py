@@ -1,0 +1,1 @@
+"""The audit of a Kafka cluster's metadata logs, on one machine, without Spark."""
