@@ -172,7 +172,7 @@ def run(records: int, directory: Path, nodes: int, seed: int, jobs: Sequence[str
     whole = make_with_bar(directory / f"year-of-{records}", records, nodes, seed, partitions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        spark = start_session(MASTER, app_name="metaquorum benchmark")
+        spark = start_session(MASTER, app_name="metaquorum benchmark", shuffle_partitions=8)  # as the commands do
         try:
             integrity(spark, half[:1])  # not counted: starts Spark's Python workers
             figures = [measure_log(spark, paths, jobs) for paths in (half, whole)]

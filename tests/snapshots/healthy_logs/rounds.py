@@ -6,6 +6,8 @@ The kinds:
     trimmed       nodes that have moved a part of their log to `archive/`, each another part
     written       a node appends, flushes, cuts its tail and seals segments while the audit reads
     two nights    the audit notes a baseline; the cluster goes on and removes its old log; the next audit continues it
+    compacted     the logs of a simulated cluster are compacted, each to a snapshot that its controller has: another file
+                  than the controller's own is a false alarm, too
 """
 
 import random
@@ -23,7 +25,8 @@ from metadata_log.store.log_config import LogConfig
 from snapshots.offline.audit.baseline_checks import AgainstBaseline
 from snapshots.offline.audit.findings import Severity
 from snapshots.offline.audit.run import AuditResult, audit
-from snapshots.offline.inputs import METADATA_DIRECTORY, find_logs
+from snapshots.offline.compaction import compact
+from snapshots.offline.inputs import METADATA_DIRECTORY, find_log, find_logs
 from tests.sim.cluster import Cluster
 from tests.sim.options import Options
 from tests.sim.world.disk import MemoryDirectory
@@ -121,6 +124,21 @@ def _simulated(spark: "SparkSession", seed: int, root: Path) -> tuple[int, list[
     return len(whole), errors(audit(spark, whole))
 
 
+def _compacted(spark: "SparkSession", seed: int, root: Path) -> tuple[int, list[str]]:
+    cluster = Cluster(seed, Options.draw(random.Random(seed))._replace(rot_every_ms=0.0))
+    cluster.run(1_500)
+    logs, found = 0, []
+    for controller in cluster.controllers:
+        log = find_log(str(export(controller.disk, root / controller.name)))
+        ends = [end.offset for end in log.snapshots if log.start_offset < end.offset <= (log.durable_end or 0)]
+        if ends:
+            compacted = compact(spark, log.path, ends[-1], str(root / "out"))
+            logs += 1
+            if compacted.same_as_source is not True:
+                found.append(f"{controller.name}: the compacted file at {ends[-1]} is not the controller's")
+    return logs, found
+
+
 def _has_log(path: Path) -> bool:
     """Return False for a broker that never came to its first record."""
     return (path / METADATA_DIRECTORY).is_dir() and any((path / METADATA_DIRECTORY).glob("*.log"))
@@ -169,19 +187,24 @@ KINDS: Final[dict[str, Audits]] = {
     "trimmed": _trimmed,
     "written": _written,
     "two nights": _two_nights,
+    "compacted": _compacted,
 }
 _CHOICES: Final = ("simulated", "simulated", "trimmed", "simulated", "written", "simulated", "two nights")
 """Most logs are those of simulated clusters: the simulator has the controllers' own code and every kind of crash."""
 
 
-def rounds(spark: "SparkSession", count: int, root: Path, *, first: int = 1) -> Iterator[Round]:
-    """Audit at least `count` healthy logs, seed after seed. The directories of rounds without an alarm are removed."""
+def rounds(
+    spark: "SparkSession", count: int, root: Path, *, first: int = 1, only: str | None = None
+) -> Iterator[Round]:
+    """Read at least `count` healthy logs, seed after seed, of all kinds but "compacted", or `only` of one. The directories of
+    rounds without an alarm are removed.
+    """
     done, seed = 0, first
     while done < count:
-        kind = _CHOICES[random.Random(seed).randrange(len(_CHOICES))]
+        kind = only or _CHOICES[random.Random(seed).randrange(len(_CHOICES))]
         place = root / f"{kind.replace(' ', '-')}-{seed}"
         logs, alarms = KINDS[kind](spark, seed, place)
         if not alarms:
-            shutil.rmtree(place)
+            shutil.rmtree(place, ignore_errors=True)
         yield Round(kind, seed, logs, tuple(alarms))
         done, seed = done + logs, seed + 1
