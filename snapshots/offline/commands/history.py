@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from snapshots.offline.commands import running
-from snapshots.offline.commands.shared import Failed, common_options, proof_options, spark_options
+from snapshots.offline.commands.kafka_logs import as_own_logs
+from snapshots.offline.commands.shared import Failed, common_options, format_option, proof_options, spark_options
 
 if TYPE_CHECKING:
     from snapshots.offline.history.place import Place
@@ -33,6 +34,7 @@ class _Place(click.ParamType[Any]):
 @click.option("--since", type=_Place(), help="Leave out what ended before this offset or time (UTC).")
 @click.option("--until", type=_Place(), help="End at this offset or time (UTC); default: the last proven record.")
 @click.option("--delta", is_flag=True, help="Also keep a Delta log, so that the tables are Delta tables from now on.")
+@format_option
 @proof_options
 @spark_options
 @common_options
@@ -43,6 +45,7 @@ def history(
     since: "Place | None",
     until: "Place | None",
     delta: bool,
+    log_format: str,
     beside: tuple[str, ...],
     uncommitted: bool,
     master: str | None,
@@ -52,7 +55,8 @@ def history(
     """Turns a log into tables of its history, or adds new records to the tables.
 
     The tables are Parquet files for questions in Spark SQL, for example about the leaders of a partition, fenced brokers
-    and changed configs. DIRECTORY is a node's data directory, or its @metadata directory.
+    and changed configs. DIRECTORY is a node's data directory, or its @metadata directory; or a log directory of an Apache
+    Kafka (KRaft) controller, or its __cluster_metadata-0.
     """
     with running.needing("spark"):
         from snapshots.offline.history.place import EVERYWHERE
@@ -61,15 +65,18 @@ def history(
     unknown = [name for name in wanted if name not in TABLES]
     if unknown:
         raise click.UsageError(f"there is no table {unknown[0]!r}; there are {', '.join(TABLES)}")
-    with running.session(master, shuffle_partitions, (directory,)) as (spark, step):
+    with (
+        as_own_logs((directory, *beside), log_format, uncommitted=uncommitted) as logs,
+        running.session(master, shuffle_partitions, logs.paths[:1]) as (spark, step),
+    ):
         from snapshots.offline.history.output import HistoryRefused
         from snapshots.offline.history.run import make_history
         from snapshots.offline.history.summary import lines_of, summary
 
         try:
             result = make_history(
-                spark, directory, out_dir, wanted=wanted, since=since, until=until or EVERYWHERE, beside=beside,
-                uncommitted=uncommitted, delta=delta, progress=step,
+                spark, logs.paths[0], out_dir, wanted=wanted, since=since, until=until or EVERYWHERE,
+                beside=logs.paths[1:], uncommitted=logs.uncommitted, delta=delta, progress=step,
             )  # fmt: skip
         except HistoryRefused as e:
             raise Failed(str(e)) from None

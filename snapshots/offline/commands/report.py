@@ -6,7 +6,15 @@ import sys
 import click
 
 from snapshots.offline.commands import running
-from snapshots.offline.commands.shared import EXIT_FINDINGS, SCHEMA_VERSION, Failed, common_options, spark_options
+from snapshots.offline.commands.kafka_logs import as_own_logs
+from snapshots.offline.commands.shared import (
+    EXIT_FINDINGS,
+    SCHEMA_VERSION,
+    Failed,
+    common_options,
+    format_option,
+    spark_options,
+)
 
 
 @click.command()
@@ -17,6 +25,7 @@ from snapshots.offline.commands.shared import EXIT_FINDINGS, SCHEMA_VERSION, Fai
     help="The directory of a history, which is made or continued; default: a temporary one.",
 )  # fmt: skip
 @click.option("--uncommitted", is_flag=True, help="Show also what is durable and perhaps not committed.")
+@format_option
 @spark_options
 @common_options
 def report(
@@ -24,22 +33,35 @@ def report(
     report: str,
     history_dir: str | None,
     uncommitted: bool,
+    log_format: str,
     master: str | None,
     shuffle_partitions: int,
     output: str,
 ) -> None:
     """Writes one page about a cluster: audit, availability, churn, growth, elections.
 
-    Each of DIRECTORIES is a node's data directory, or its @metadata directory. The history is made of the first directory.
+    Each of DIRECTORIES is a node's data directory, or its @metadata directory; or a log directory of an Apache Kafka (KRaft)
+    controller, or its __cluster_metadata-0. The history is made of the first directory.
     The exit code is 10 if the audit has errors.
     """
-    with running.session(master, shuffle_partitions, directories) as (spark, step):
+    with (
+        as_own_logs(directories, log_format, uncommitted=uncommitted, with_audit=True) as logs,
+        running.session(master, shuffle_partitions, logs.paths) as (spark, step),
+    ):
         from snapshots.offline.audit.findings import Severity
         from snapshots.offline.history.output import HistoryRefused
         from snapshots.offline.report.run import write_report
 
         try:
-            made = write_report(spark, directories, report, history_dir, uncommitted=uncommitted, progress=step)
+            made = write_report(
+                spark,
+                logs.paths,
+                report,
+                history_dir,
+                uncommitted=logs.uncommitted,
+                progress=step,
+                audited=logs.audited,
+            )
         except HistoryRefused as e:
             raise Failed(f"{e}. `audit --report` writes a page without a history") from None
     errors, warnings = made.audit.count(Severity.ERROR), made.audit.count(Severity.WARNING)

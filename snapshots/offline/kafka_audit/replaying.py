@@ -21,7 +21,13 @@ from snapshots.offline.kafka.log_files import KafkaLog, SnapshotFile
 from snapshots.offline.kafka.scan import scan_log, scan_snapshot
 from snapshots.offline.kafka.transcribe.batches import Transcription
 from snapshots.offline.kafka.transcribe.records import Transcriber
-from snapshots.offline.kafka.transcribe.states import NO_CHAIN, CannotTranscribe, empty_state, load_snapshot
+from snapshots.offline.kafka.transcribe.states import (
+    NO_CHAIN,
+    CannotTranscribe,
+    beginning_of,
+    empty_state,
+    load_snapshot,
+)
 from snapshots.offline.reading.activity import activity
 from snapshots.offline.shares.dealing import MALFORMED, Dealer, Topics
 from snapshots.offline.shares.replayed import Replayed, add_up, result_of
@@ -57,29 +63,13 @@ class LoadedSnapshot(NamedTuple):
     image: MetadataImage | None
 
 
-def base_of_log(log: KafkaLog) -> SnapshotFile | None:
-    """Return the snapshot on which the replay of a whole log begins; None if the log begins at 0.
-
-    Raises:
-        CannotTranscribe: there is no such snapshot.
-    """
-    if log.segments and log.start_offset == 0:
-        return None
-    for each in log.snapshots:
-        if each.end.offset >= max(1, log.start_offset):
-            return each
-    raise CannotTranscribe(
-        f"the log begins at offset {log.start_offset}, and no snapshot reaches from there; copy the .checkpoint files too"
-    )
-
-
 def replay(log: KafkaLog, numbers: NodeBatches, cuts: Iterable[Offset]) -> ReplayedLog:
     """Replay the log of a node that is intact.
 
     Raises:
         CannotTranscribe, CorruptLog: the snapshot below the log cannot be used.
     """
-    transcriber, base = Transcriber(), base_of_log(log)
+    transcriber, base = Transcriber(), beginning_of(log)
     image = empty_state() if base is None else load_snapshot(log.directory, base, transcriber)
     since = image.provenance.offset
     end = numbers.end_offset

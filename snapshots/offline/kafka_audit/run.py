@@ -28,11 +28,10 @@ from snapshots.offline.kafka.log_files import KafkaLog, find_kafka_log
 from snapshots.offline.kafka.records import Placed, Record, records, to_json
 from snapshots.offline.kafka.scan import scan_log
 from snapshots.offline.kafka.transcribe.records import UNKNOWN, UNKNOWN_FIELD, Transcriber
-from snapshots.offline.kafka.transcribe.states import CannotTranscribe
+from snapshots.offline.kafka.transcribe.states import CannotTranscribe, beginning_of
 from snapshots.offline.kafka_audit.laws import judged
 from snapshots.offline.kafka_audit.replaying import (
     ReplayedLog,
-    base_of_log,
     check_states,
     load_snapshots,
     replay,
@@ -128,7 +127,7 @@ def _reference(logs: Sequence[KafkaLog], walked: Walked, findings: list[Finding]
     usable: list[tuple[Offset, Offset, int, KafkaLog]] = []
     for index, log in enumerate(logs):
         try:
-            base = base_of_log(log)
+            base = beginning_of(log)
         except CannotTranscribe as e:
             findings.append(error("no-snapshot", str(e), node=log.node, offset=log.start_offset))
             continue

@@ -40,6 +40,8 @@ class Walked(NamedTuple):
     nodes: dict[str, NodeBatches]
     findings: list[Finding]
     leaders: tuple[Leadership, ...]
+    voters: dict[str, frozenset[NodeId]]
+    """The newest voters that each node's log names; empty if it names none."""
 
 
 class _Node:
@@ -49,6 +51,7 @@ class _Node:
         self.log = log
         self.findings: list[Finding] = []
         self.leaders: list[Leadership] = []
+        self.voter_ids: frozenset[NodeId] = frozenset()
         self.is_compared = True
         self.accused_end: Offset | None = None
         """The end of the batch with which this node differs from others."""
@@ -137,10 +140,12 @@ class _Node:
     def _quorum_record(self, scanned: Scanned, placed: Placed, record: Record) -> None:
         fields: Fields = record.fields
         if record.name == "LeaderChangeMessage":
+            self.voter_ids = frozenset(each["voterId"] for each in fields["voters"])
             self.leaders.append(Leadership(placed.epoch, fields["leaderId"], placed.offset, placed.timestamp_ms))
         elif record.name == "VotersRecord":
             before, now = self._voters, {(each["voterId"], each["voterDirectoryId"]) for each in fields["voters"]}
             self._voters = now
+            self.voter_ids = frozenset(voter_id for voter_id, _ in now)
             if before is not None and len(before ^ now) > 1:
                 detail = f"voters {_ids(before)} are followed by {_ids(now)}"
                 self.tell("voters-changed-by-many", detail, scanned.file, scanned.position, placed.offset)
@@ -154,7 +159,7 @@ def walk(logs: Sequence[KafkaLog]) -> Walked:
     findings = [finding for node in nodes for finding in node.findings]
     leaders, two = _leaders(nodes)
     numbers = {node.log.node: found for node in nodes if (found := node.numbers()) is not None}
-    return Walked(numbers, [*findings, *two], leaders)
+    return Walked(numbers, [*findings, *two], leaders, {node.log.node: node.voter_ids for node in nodes})
 
 
 def _compare(nodes: Sequence[_Node]) -> None:

@@ -35,18 +35,19 @@ def write_report(
     *,
     uncommitted: bool = False,
     progress: Callable[[str], None] = _say_nothing,
+    audited: AuditResult | None = None,
 ) -> Report:
     """Write the page to `path`, a local path or a URL. The directories are those of nodes of one cluster.
 
     The history ends where the files prove that the log is committed; with `uncommitted`, where it is durable. `history_dir` None:
-    the tables are thrown away.
+    the tables are thrown away. `audited`: the audit, if it was done already.
 
     Raises:
         HistoryRefused: no history can be made, or the one in `history_dir` cannot go on; the page was not written.
         LogFormatError: a directory has no log, or it has records that this release cannot read.
         OSError: the page could not be written.
     """
-    audited = audit(spark, directories, progress)
+    audited = audited or audit(spark, directories, progress)
     with ExitStack() as stack:
         out = history_dir or stack.enter_context(tempfile.TemporaryDirectory(prefix="metaquorum-history-"))
         make_history(spark, directories[0], out, beside=directories[1:], uncommitted=uncommitted, progress=progress)

@@ -71,6 +71,12 @@ PROTOCOL: Final = (
     "an endpoint here has a listener's name, a host and a port; the brokers' own settings name the protocol"
 )
 _NOBODY: Final = -1
+REGISTERED: Final = "registered"
+CAUGHT_UP: Final = "caught_up"
+STOPPING: Final = "stopping"
+SHUT_DOWN: Final = "shut_down"
+SESSION_ENDED: Final = "session_ended"
+"""Reasons of a broker's state, with the words of our own controllers."""
 
 
 class BrokerEpochs:
@@ -99,9 +105,16 @@ class BrokerEpochs:
 
 
 class Transcriber:
-    """Transcribes the records of one history, in order: of a snapshot first, if the log begins with one, then of the log."""
+    """Transcribes the records of one history, in order: of a snapshot first, if the log begins with one, then of the log.
 
-    def __init__(self) -> None:
+    `with_reasons` fills in why a broker is in its state, as far as Kafka's log tells: a broker that is fenced during its
+    controlled shutdown has shut down, and any other one was silent for a session. Kafka's snapshots do not know reasons, so a
+    transcription with reasons cannot be compared with them.
+    """
+
+    def __init__(self, *, with_reasons: bool = False) -> None:
+        self._with_reasons = with_reasons
+        self._stopping: set[NodeId] = set()
         self.left = Tally()
         self.epochs = BrokerEpochs()
         self.topics: dict[Uuid, str] = {}
@@ -150,6 +163,29 @@ class Transcriber:
             fields["inControlledShutdown"],
             tuple(sorted(fields["logDirs"])),
             epoch,
+            reason=self._reason(broker_id, REGISTERED if fields["fenced"] and base_offset is not None else ""),
+        )
+
+    def _reason(self, broker_id: NodeId, reason: str) -> str:
+        if reason == STOPPING:
+            self._stopping.add(broker_id)
+        elif reason:
+            self._stopping.discard(broker_id)
+        return reason if self._with_reasons else ""
+
+    def _change(
+        self, broker_id: NodeId, epoch: int, *, fenced: bool | None, stops: bool = False
+    ) -> BrokerRegistrationChange:
+        why = STOPPING if stops else ""
+        if fenced is not None:
+            is_in_order = stops or broker_id in self._stopping
+            why = (SHUT_DOWN if is_in_order else SESSION_ENDED) if fenced else CAUGHT_UP
+        return BrokerRegistrationChange(
+            broker_id,
+            self.epochs.of(broker_id, epoch),
+            fenced=fenced,
+            in_controlled_shutdown=True if stops else None,
+            reason=self._reason(broker_id, why),
         )
 
     def _endpoints(self, name: str, fields: Fields, offset: Offset) -> tuple[Endpoint, ...]:
@@ -165,19 +201,16 @@ class Transcriber:
         return RegisterController(fields["controllerId"], fields["incarnationId"], endpoints, _features(fields))
 
     def _broker_change(self, fields: Fields, offset: Offset) -> Record:
-        return BrokerRegistrationChange(
-            fields["brokerId"],
-            self.epochs.of(fields["brokerId"], fields["brokerEpoch"]),
-            fenced={1: True, -1: False}.get(fields["fenced"]),
-            in_controlled_shutdown=True if fields["inControlledShutdown"] else None,
-            log_dirs=tuple(sorted(fields["logDirs"])) or None,
-        )
+        fenced = {1: True, -1: False}.get(fields["fenced"])
+        stops = bool(fields["inControlledShutdown"])
+        change = self._change(fields["brokerId"], fields["brokerEpoch"], fenced=fenced, stops=stops)
+        return change._replace(log_dirs=tuple(sorted(fields["logDirs"])) or None)
 
     def _fence(self, fields: Fields, offset: Offset) -> Record:
-        return BrokerRegistrationChange(fields["id"], self.epochs.of(fields["id"], fields["epoch"]), fenced=True)
+        return self._change(fields["id"], fields["epoch"], fenced=True)
 
     def _unfence(self, fields: Fields, offset: Offset) -> Record:
-        return BrokerRegistrationChange(fields["id"], self.epochs.of(fields["id"], fields["epoch"]), fenced=False)
+        return self._change(fields["id"], fields["epoch"], fenced=False)
 
     def _unregistration(self, fields: Fields, offset: Offset) -> Record:
         return UnregisterBroker(fields["brokerId"], self.epochs.of(fields["brokerId"], fields["brokerEpoch"]))

@@ -133,6 +133,23 @@ def base_of(log: KafkaLog, until: Offset | None = None) -> SnapshotFile | None:
     )
 
 
+def beginning_of(log: KafkaLog) -> SnapshotFile | None:
+    """Return the snapshot on which a replay of the whole log begins; None if the log begins at 0.
+
+    Raises:
+        CannotTranscribe: there is no such snapshot.
+    """
+    if log.segments and log.start_offset == 0:
+        return None
+    for each in log.snapshots:
+        if each.end.offset >= max(1, log.start_offset):
+            return each
+    raise CannotTranscribe(
+        f"{log.directory.path_text}: the log begins at offset {log.start_offset}, and no snapshot reaches from there; copy the "
+        ".checkpoint files of the node too"
+    )
+
+
 def newest_state(log: KafkaLog, transcriber: Transcriber, until: Offset | None = None) -> State:
     """Return the state at the end of a log, or at `until`, the end of a batch.
 
