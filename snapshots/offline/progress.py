@@ -109,7 +109,9 @@ def shown_progress(stream: IO[str] | None = None) -> Iterator[Progress]:
 
 def _tick(stage: Stage, watcher: Watcher, show: Callable[[str], None], every_s: float, ended: threading.Event) -> None:
     while not ended.wait(every_s):
-        show(stage.text(watcher.done()))
+        done = watcher.done()
+        if done.tasks:
+            show(stage.text(done))
 
 
 @contextmanager

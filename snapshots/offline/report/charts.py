@@ -110,7 +110,8 @@ def curves(rows: Sequence[Curve], first_ms: int, last_ms: int) -> str:
     drawn = []
     length = max(1, last_ms - first_ms)
     for row in rows:
-        points = row.points[:: -(-len(row.points) // POINTS_MAX) or 1]
+        points = [*row.points[:: -(-len(row.points) // POINTS_MAX) or 1]]
+        points += [(last_ms, row.points[-1][1])] if row.points else []  # the newest value holds up to the end
         top = max((value for _, value in points), default=0) or 1
         line = " ".join(f"{100 * (at - first_ms) / length:.2f},{40 - 38 * value / top:.2f}" for at, value in points)
         drawing = (

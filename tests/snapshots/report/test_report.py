@@ -72,6 +72,7 @@ def test_a_mark_begins_and_ends_where_the_state_did() -> None:
 def test_charts_of_nothing_and_of_one_moment_are_drawn() -> None:
     read_page(timeline([], 5, 5, [("broker 1", "100 %")]) + activity([Series("x", {})], 5, 1, BUCKETS))
     read_page(curves([Curve("partitions", [(5, 0.0)], "0"), Curve("topics", [], "0")], 5, 5))
+    assert 'points="0.00,2.00 100.00,2.00"' in curves([Curve("partitions", [(5, 7.0)], "7")], 5, 15)
     assert duration(None) == "–" and duration(90_000) == "1.5 min"
 
 
