@@ -12,7 +12,7 @@ from snapshots.offline.kafka.records import UnknownRecord, records, to_json
 from snapshots.offline.kafka.scan import Scanned, scan_file
 
 DATA = Path(__file__).with_name("data")
-LOGS = ("voters-3.9.1", "elr-4.1.1", "upgraded-4.2.0")
+LOGS = ("upgraded-3.7.2", "voters-3.9.1", "elr-4.1.1", "upgraded-4.2.0")
 METADATA = "__cluster_metadata-0"
 _BATCH = re.compile(
     r"baseOffset: (\d+) lastOffset: (\d+) count: (\d+) baseSequence: (-?\d+) lastSequence: -?\d+ producerId: (-?\d+) "

@@ -42,8 +42,8 @@ def test_the_logs_of_real_clusters_are_clean(name: str, tmp_path: Path) -> None:
     assert result.findings == () and result.is_clean
     assert result.fold is not None and result.activity is not None
     assert {each.end for each in result.snapshots} <= set(result.fold.digests)
-    assert len(result.snapshots) == sum(len(log.snapshots) for log in result.logs) >= 10
-    assert result.activity.total("type:PartitionChange") > 50
+    assert len(result.snapshots) == sum(len(log.snapshots) for log in result.logs) >= 8
+    assert result.activity.total("type:PartitionChange") >= 10
     assert [led.epoch for led in result.leaders] == sorted({led.epoch for led in result.leaders})
 
 

@@ -43,11 +43,12 @@ def log_of(name: str, node: str, tmp_path: Path) -> KafkaLog:
 def test_each_snapshot_of_kafka_is_the_state_that_the_log_makes(name: str, node: str, tmp_path: Path) -> None:
     """Kafka wrote snapshot and log on two code paths. In our records both have one digest, so nothing was read wrongly."""
     log = log_of(name, node, tmp_path)
+    from_here = log.snapshots[:1] if log.start_offset > 0 else ()
     for file in log.snapshots:
         if file.end.offset == 0:
             continue
         transcriber = Transcriber()
-        by_log = newest_state(log._replace(snapshots=()), transcriber, file.end.offset).image
+        by_log = newest_state(log._replace(snapshots=from_here), transcriber, file.end.offset).image
         by_snapshot = load_snapshot(log.directory, file, transcriber.beside())
         assert set(by_log.canonical_records()) == set(by_snapshot.canonical_records())
         assert by_log.digest == by_snapshot.digest

@@ -1,6 +1,7 @@
 """A second fold of Kafka's metadata log, of few lines, on the fields as Kafka names them. Knows nothing of our records."""
 
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from metadata_log.disk.read_only import LocalDirectory
 from snapshots.offline.kafka.log_files import find_kafka_log
 from snapshots.offline.kafka.messages import Fields
 from snapshots.offline.kafka.records import Placed, Record
-from snapshots.offline.kafka.scan import read_log
+from snapshots.offline.kafka.scan import read_log, read_snapshot
 
 
 class Twin:
@@ -89,5 +90,9 @@ def _set(values: dict[Any, Any], key: Any, value: Any) -> None:
 
 
 def twin_of(directory: Path) -> Twin:
-    """Fold the whole log of one node."""
-    return Twin(read_log(find_kafka_log(LocalDirectory(directory))))
+    """Fold the whole log of one node, on top of the oldest snapshot if the log begins above 0."""
+    log = find_kafka_log(LocalDirectory(directory))
+    if log.start_offset == 0:
+        return Twin(read_log(log))
+    base = log.snapshots[0]
+    return Twin(chain(read_snapshot(log.directory, base.name), read_log(log, base.end.offset)))
