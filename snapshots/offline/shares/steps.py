@@ -36,6 +36,7 @@ NUMBER_AT: Final = 5 + UUID_BYTES
 """The place of the partition's number in a packed `PartitionChange`."""
 NUMBER_SIZES: Final = {head: 1 + more for head, more in NUMBER_BYTES.items()}
 """How many bytes a packed number has, by the first of them."""
+_KEY_BYTES_MAX: Final = UUID_BYTES + max(NUMBER_SIZES.values())
 _SHAPES_MAX: Final = 1 << 16
 _STEPS_MAX: Final = 1 << 19
 _STATES_MAX: Final = 1 << 17
@@ -87,6 +88,8 @@ class Steps:
 
     def open(self, delta: MetadataDelta, key: bytes) -> list[Any] | None:
         """Return the entry in `now` of a partition that has none yet; None if there is no such partition."""
+        if len(key) > _KEY_BYTES_MAX:
+            return None  # a negative number, or none at all: no partition has it
         topic_id, number = _place(key)
         if pack(number) != key[UUID_BYTES:]:
             return None  # a number in a longer form than needed: two keys for one partition

@@ -161,6 +161,22 @@ def test_a_damaged_record_under_a_right_checksum_is_found(cluster: list[Path]) -
     ]
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_wrong_records_under_right_checksums_are_findings_and_no_crash(cluster: list[Path], seed: int) -> None:
+    """Bytes of records change, and the checksum is made right: the audit ends, whatever the records say now."""
+    dice, path = random.Random(seed), cluster[0] / METADATA / SEGMENT
+    sound, places = path.read_bytes(), batches_of(cluster[0])
+    for _ in range(20):
+        data, chosen = bytearray(sound), dice.choice(places)
+        end = chosen.position + chosen.length
+        batch = data[chosen.position : end]
+        batch[dice.randrange(HEADER_BYTES, len(batch))] = dice.choice([0, 0x7F, 0xFF, dice.randrange(256)])
+        data[chosen.position : end] = reseal(batch)
+        path.write_bytes(data)
+        for finding in audited(cluster[0]).findings:
+            assert finding.rule in RULES
+
+
 def test_a_log_without_its_beginning_needs_a_snapshot(cluster: list[Path]) -> None:
     """Kafka has deleted the first segment, and somebody the snapshots."""
     node = cluster[0]

@@ -27,6 +27,7 @@ from metadata_log.format.records import (
 from metadata_log.image.metadata_image import EMPTY_IMAGE
 from metadata_log.image.replay import Replay, ReplayStopped
 from snapshots.format import genesis
+from snapshots.offline.shares.dealing import topics_in
 from snapshots.offline.shares.misfits import Found
 from snapshots.offline.shares.replayed import Replayed
 from tests.metadata_log.image.histories import LogWriter, broker, uuid
@@ -179,3 +180,13 @@ def test_a_broker_that_could_not_register_explains_its_partitions() -> None:
 
 def test_an_empty_log_has_the_empty_image() -> None:
     assert replay_shares([], [0]).digests == {0: (EMPTY_IMAGE.digest_bytes, 0)}
+
+
+@pytest.mark.parametrize("partition", [-1, -33, -200, -70_000, -(1 << 40), 1 << 40])
+def test_a_change_of_a_partition_that_no_topic_can_have(tmp_path: Path, partition: int) -> None:
+    """The number is negative, or larger than any number of a partition. The replay refuses it, and the shares do too."""
+    batches, _, gaps = history(tmp_path / "node", 3)
+    topic_id = next(topic_id for batch in batches for topic_id, _ in topics_in(batch))
+    wrong = planted(batches, START, gaps[-1], encode_record(PartitionChange(topic_id, partition, isr=(1,))))
+    (found,) = strict(replay_shares(wrong, [wrong[-1].end_offset]))
+    assert (found.rule, found.offset) == ("reference-to-nothing", gaps[-1])
