@@ -104,10 +104,10 @@ def compact(
     _refuse_before_skip(found, wanted)
     base = _base(log, wanted)
     place = _place_in(whole, log, wanted) or _judge(spark, log, wanted)
-    invisible = found.invisible(wanted)
+    since = 0 if base is None else base.end.offset
+    invisible = found.invisible(since, wanted)
     if invisible and invisible[-1][1] == wanted and not _is_aborted(found, wanted):
         raise CannotCompact(f"offset {wanted} is inside a metadata transaction; choose another one")
-    since = 0 if base is None else base.end.offset
     packed = read_packed(
         spark,
         log.path,

@@ -52,8 +52,11 @@ class Punctuation(NamedTuple):
     markers: tuple[Placed, ...]
     every_topic: tuple[Placed, ...]
 
-    def invisible(self, until: Offset) -> list[tuple[Offset, Offset]]:
-        """Return the offset ranges below `until` that had no effect: skipped batches, and transactions without an end.
+    def invisible(self, since: Offset, until: Offset) -> list[tuple[Offset, Offset]]:
+        """Return the offset ranges in [since, until) that had no effect: skipped batches, and transactions without an end.
+
+        `since` is the end of the snapshot below the log, or 0. The first segment may begin before it, inside of a transaction
+        whose beginning the node has deleted: this transaction is in the snapshot.
 
         Raises:
             LogFormatError: the markers do not pair.
@@ -62,7 +65,7 @@ class Punctuation(NamedTuple):
         markers = [
             (placed.offset, cast(BeginTransaction | EndTransaction | AbortTransaction, placed.record))
             for placed in self.markers
-            if placed.offset < until and not _is_within(placed.offset, dropped)
+            if since <= placed.offset < until and not _is_within(placed.offset, dropped)
         ]
         return sorted([*dropped, *invisible_ranges(markers, until)])
 
@@ -72,7 +75,7 @@ class Punctuation(NamedTuple):
 
     def visible_for_every_topic(self, since: Offset, until: Offset) -> list[Placed]:
         """Return the records in [since, until) that concern every topic and had an effect."""
-        invisible = self.invisible(until)
+        invisible = self.invisible(since, until)
         return [
             each for each in self.every_topic if since <= each.offset < until and not _is_within(each.offset, invisible)
         ]

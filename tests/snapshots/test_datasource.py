@@ -79,7 +79,7 @@ class TestTables:
         found = read_punctuation(spark, [str(node.path)], "flushed")["controller 1"]
         assert found.marks() == [mark.offset for mark in node.marks]
         assert len(found.markers) == 4
-        assert len(found.invisible(node.journal.shape.end)) == 1
+        assert len(found.invisible(0, node.journal.shape.end)) == 1
 
 
 @pytest.mark.parametrize(

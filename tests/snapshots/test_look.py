@@ -10,6 +10,7 @@ import pytest
 
 from metadata_log.disk.files import RealDirectory
 from metadata_log.format.codec import encode_record, encode_records
+from metadata_log.format.errors import LogFormatError
 from metadata_log.format.records import (
     AbortTransaction,
     BeginTransaction,
@@ -29,7 +30,7 @@ from snapshots.offline.reading.tables import TableReader
 from snapshots.offline.rows import record_rows
 from snapshots.offline.scan import FileRange, Scanned, scan
 from snapshots.offline.stretch import may_have_punctuation
-from snapshots.offline.survey import PUNCTUATION
+from snapshots.offline.survey import PUNCTUATION, Placed, Punctuation
 from tests.snapshots.nodes import Node, copies, flip, segments
 
 pytestmark = pytest.mark.slow
@@ -173,3 +174,12 @@ def test_few_other_batches_look_like_punctuation() -> None:
         data = bytes(80) + encode_records(records)
         guesses += may_have_punctuation(data)
     assert guesses < 15
+
+
+def test_a_transaction_that_began_in_a_deleted_segment_is_below_the_snapshot() -> None:
+    """The log stands on the snapshot at 10, and its first segment begins at 4, inside of a transaction."""
+    markers = ((6, EndTransaction()), (20, BeginTransaction("t")), (22, AbortTransaction("why")))
+    found = Punctuation((), tuple(Placed(offset, 1, 0, record, b"") for offset, record in markers), ())
+    assert found.invisible(10, 30) == [(20, 23)]
+    with pytest.raises(LogFormatError, match="EndTransaction at offset 6 does not pair"):
+        found.invisible(0, 30)
