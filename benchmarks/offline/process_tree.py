@@ -17,7 +17,7 @@ _STAT_PARENT, _STAT_TIMES = 1, slice(11, 15)
 
 
 class Usage(NamedTuple):
-    """What a job has used."""
+    """The processor time and the memory of a job."""
 
     cpu_s: float
     peak_mb: int

@@ -5,7 +5,7 @@ Exit codes: 0 clean, 10 the audit or the dump has findings, 1 the job failed, 2 
 
 import click
 
-from snapshots.offline.archive.command import archive
+from snapshots.offline.commands.archive import archive
 from snapshots.offline.commands.audit import audit
 from snapshots.offline.commands.bundle import bundle
 from snapshots.offline.commands.compact import compact

@@ -1,23 +1,23 @@
 """Directories that the jobs only read: a node's live directory, a copy, or a directory in an object store.
 
 The classes have the methods of `metadata_log.disk.files.Directory`, so all code that reads logs and snapshots works
-with them. Methods that would change something raise an error: a job never writes into a node's directory.
+with them. Methods that would change something raise an error (`metadata_log.disk.read_only`): a job never writes into a
+node's directory.
 
 Paths are local paths, or URIs that Arrow knows: `s3://`, `gs://`, `abfs://`, `hdfs://` (and `s3a://`, Hadoop's name for
 `s3://`).
 """
 
-import io
-from typing import Any, NoReturn
+from typing import Any
 
 from pyarrow import fs
 
+from metadata_log.disk import read_only
 from metadata_log.disk.failures import FileTooLarge
-from metadata_log.disk.files import Directory
 
 
-class ReadOnlyFile:
-    """A file of a `ReadOnlyDirectory`."""
+class ReadOnlyFile(read_only.ReadOnlyFile):
+    """A file of a `ReadOnlyDirectory`, opened by Arrow."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -29,29 +29,11 @@ class ReadOnlyFile:
         left = self.size() - position
         return bytes(self._source.read_at(min(length, left), position)) if left > 0 else b""
 
-    def write_at(self, position: int, data: bytes) -> None:
-        _refuse()
-
-    def truncate(self, size: int) -> None:
-        _refuse()
-
-    def preallocate(self, size: int) -> None:
-        _refuse()
-
-    def remove_directory(self, name: str) -> None:
-        _refuse()
-
-    def flush(self) -> None:
-        _refuse()
-
-    def check_in_place(self) -> None:
-        """Do nothing: a reader acknowledges nothing, so a deleted file does no harm."""
-
     def close(self) -> None:
         self._source.close()
 
 
-class ReadOnlyDirectory:
+class ReadOnlyDirectory(read_only.ReadOnlyDirectory):
     """One directory. A directory that does not exist is empty."""
 
     def __init__(self, path: str) -> None:
@@ -89,37 +71,3 @@ class ReadOnlyDirectory:
 
     def subdirectory(self, name: str) -> "ReadOnlyDirectory":
         return ReadOnlyDirectory(f"{self.path_text}/{name}")
-
-    def write_atomic(self, name: str, data: bytes) -> None:
-        _refuse()
-
-    def rename(self, old: str, new: str) -> None:
-        _refuse()
-
-    def move(self, name: str, target: Directory) -> None:
-        _refuse()
-
-    def remove(self, name: str) -> None:
-        _refuse()
-
-    def remove_directory(self, name: str) -> None:
-        _refuse()
-
-    def flush(self) -> None:
-        _refuse()
-
-    def check_in_place(self) -> None:
-        """Do nothing: a reader acknowledges nothing, so a deleted directory does no harm."""
-
-    def lock(self) -> None:
-        _refuse()
-
-    def unlock(self) -> None:
-        _refuse()
-
-    def free_bytes(self) -> int:
-        return 0
-
-
-def _refuse() -> NoReturn:
-    raise io.UnsupportedOperation("this directory is read-only; nothing was changed")

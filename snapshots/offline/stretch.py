@@ -53,7 +53,7 @@ class Beginning(NamedTuple):
 
 
 class WholeStretch(NamedTuple):
-    """What a whole stretch tells. A stretch may have no batch."""
+    """The facts about a whole stretch. A stretch may have no batch."""
 
     batches: int
     records: int

@@ -54,7 +54,7 @@ class ProvenSnapshot(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """What an audit has proven: the log below `end`."""
+    """The result of an audit that a later audit builds on: the log below `end` was proven."""
 
     cluster_id: str | None
     end: Offset

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -10,11 +10,10 @@ from metadata_log.disk.failures import FlushFailed
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.read_only import LocalDirectory
 from metadata_log.format.errors import LogFormatError
+from snapshots.offline.commands.shared import SCHEMA_VERSION, common_options
 from snapshots.offline.kafka.importing import CannotImport, Imported, import_log
 from snapshots.offline.kafka.log_files import find_kafka_log
 from snapshots.offline.kafka.transcribe.left_out import LeftOut
-
-SCHEMA_VERSION: Final = 1
 
 
 @click.group("import")
@@ -34,7 +33,7 @@ def import_() -> None:
     is_flag=True,
     help="Keep the ids of Kafka's log directories: the new brokers use the same disks.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="For people or for machines.")
+@common_options
 def kafka(directory: Path, out_dir: Path, to_offset: int | None, keep_directories: bool, output: str) -> None:
     """Imports the metadata of an Apache Kafka (KRaft) cluster, 3.7 to 4.2.
 

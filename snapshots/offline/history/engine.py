@@ -102,7 +102,7 @@ def sizes_of_state(rows: "DataFrame") -> tuple[int, int]:
 
 
 class Passed(NamedTuple):
-    """What the large pass has written, and found."""
+    """The rows that the large pass has written, and its counts."""
 
     written: Written
     counts: dict[dt.date, Row]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Report(NamedTuple):
-    """What the page shows."""
+    """The contents of the page."""
 
     audit: AuditResult
     history: Facts

@@ -18,9 +18,8 @@ from metadata_log.disk.failures import DirectoryInUse, FlushFailed
 from metadata_log.disk.files import RealDirectory
 from metadata_log.store.archive import ARCHIVE_NAME
 from metadata_log.store.archived.merging import TARGET_BYTES, CannotMerge, Result, merge
+from snapshots.offline.commands.shared import EXIT_FINDINGS, SCHEMA_VERSION, common_options
 
-EXIT_FINDINGS: Final = 10
-SCHEMA_VERSION: Final = 1
 _METADATA: Final = "@metadata"
 _MIB: Final = 1 << 20
 
@@ -39,7 +38,7 @@ def archive() -> None:
     "--target-mib", type=click.IntRange(1, 65_536), default=TARGET_BYTES // _MIB, show_default=True,
     help="How many MiB of segments one file holds, before compression. The node deletes a file as a whole.",
 )  # fmt: skip
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="For people or for machines.")
+@common_options
 def merge_(directory: Path, keep: int, target_mib: int, output: str) -> None:
     """Merges archived segments into larger, compressed files. The node may run.
 
