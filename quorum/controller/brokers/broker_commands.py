@@ -38,6 +38,8 @@ from quorum.controller.brokers.shutdowns import Shutdowns
 from quorum.controller.brokers.state_records import StateRecords
 from quorum.controller.partitions.broker_view import BrokerViews
 from quorum.controller.partitions.election_rules import UNCLEAN_KEY
+from quorum.controller.protocol.brokers.broker_happenings import BrokerFenced, BrokerOnline, LogDirectoriesLost
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.commands import (
     BrokerContact,
     BrokerContactReply,
@@ -58,13 +60,7 @@ from quorum.controller.protocol.commands import (
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import NOTHING_NEW, ControllerError, Decision
 from quorum.controller.protocol.directory_commands import ContinueDirectoryLoss
-from quorum.controller.protocol.happenings import (
-    BrokerFenced,
-    BrokerOnline,
-    Happening,
-    LogDirectoriesLost,
-    StateReason,
-)
+from quorum.controller.protocol.happenings import Happening
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
 from quorum.controller.sessions.ephemerals import of_broker, removals
 

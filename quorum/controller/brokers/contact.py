@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from metadata_log.format.records import RegisterBroker
-from quorum.controller.protocol.happenings import StateReason
+from quorum.controller.protocol.brokers.state_reason import StateReason
 
 
 class BrokerState(Enum):

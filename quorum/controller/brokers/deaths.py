@@ -19,10 +19,10 @@ from metadata_log.format.ids import uuid_text
 from metadata_log.format.records import BrokerRegistrationChange, RegisterBroker
 from metadata_log.format.records.levels import FIELD_LEVELS
 from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.protocol.brokers.broker_happenings import BrokerDied
 from quorum.controller.protocol.commands import ReportDeath, ReportDeathReply
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.feature_gate import require_level
-from quorum.controller.protocol.happenings import BrokerDied
 
 _LEVEL: Final = FIELD_LEVELS[BrokerRegistrationChange]["dead"]
 

@@ -21,8 +21,9 @@ from quorum.controller.brokers.resting_walks import next_deadline_ms, resting
 from quorum.controller.partitions.broker_view import BrokerViews
 from quorum.controller.partitions.election_rules import keeps_elr
 from quorum.controller.partitions.walks import PartitionWalk, Visited
+from quorum.controller.protocol.brokers.broker_happenings import ReplicasMoved
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.happenings import ReplicasMoved, StateReason
 from quorum.controller.sessions.ephemerals import CHANGES_BESIDE_MAX, of_broker
 
 STALLED_WALK_MS: Final = 1_000

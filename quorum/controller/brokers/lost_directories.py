@@ -26,11 +26,13 @@ from quorum.controller.brokers.resting_walks import next_deadline_ms, resting
 from quorum.controller.partitions.broker_view import BrokerViews
 from quorum.controller.partitions.election_rules import keeps_elr
 from quorum.controller.partitions.walks import PartitionWalk, Visited
+from quorum.controller.protocol.brokers.broker_happenings import LogDirectoriesLost
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.commands import BrokerContactReply
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import Decision
 from quorum.controller.protocol.directory_commands import ContinueDirectoryLoss
-from quorum.controller.protocol.happenings import Happening, LogDirectoriesLost, StateReason
+from quorum.controller.protocol.happenings import Happening
 
 _NONE: frozenset[Uuid] = frozenset()
 

@@ -39,10 +39,11 @@ from quorum.controller.brokers.returns import Returns
 from quorum.controller.brokers.state_records import StateRecords
 from quorum.controller.partitions.broker_view import BrokerViews
 from quorum.controller.partitions.walks import PartitionWalk, Visited
+from quorum.controller.protocol.brokers.broker_happenings import BrokerModeEnded, BrokerModeSet
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.feature_gate import has_level, require_level
-from quorum.controller.protocol.happenings import BrokerModeEnded, BrokerModeSet, StateReason
 from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode, Mode
 
 _LEVEL: Final = RECORD_LEVELS[BrokerMode]

@@ -22,6 +22,13 @@ from quorum.controller.brokers.registration_rules import check_registration, may
 from quorum.controller.brokers.sessions import Sessions
 from quorum.controller.brokers.state_records import StateRecords
 from quorum.controller.partitions.election_rules import keeps_elr
+from quorum.controller.protocol.brokers.broker_happenings import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Registration,
+)
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.commands import (
     RegisterBrokerCommand,
     RegisterBrokerReply,
@@ -30,14 +37,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
-from quorum.controller.protocol.happenings import (
-    BrokerFenced,
-    BrokerRegistered,
-    BrokerUnregistered,
-    Happening,
-    Registration,
-    StateReason,
-)
+from quorum.controller.protocol.happenings import Happening
 from quorum.controller.sessions.ephemerals import of_broker, removals
 
 

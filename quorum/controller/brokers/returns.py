@@ -28,9 +28,10 @@ from quorum.controller.partitions.reassignment.reassignments import finished_sto
 from quorum.controller.partitions.replica_moves import elected_from_elr
 from quorum.controller.partitions.target_replicas import is_reassigning
 from quorum.controller.partitions.walks import PartitionWalk, Visited
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.commands import ElectLeaderless
 from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.happenings import Happening, LeadersElected, StateReason, first_few
+from quorum.controller.protocol.happenings import Happening, LeadersElected, first_few
 
 
 class Elected(NamedTuple):

@@ -23,10 +23,12 @@ from quorum.controller.brokers.sessions import Sessions
 from quorum.controller.brokers.state_records import StateRecords
 from quorum.controller.partitions.broker_view import BrokerViews
 from quorum.controller.partitions.walks import PartitionWalk, Visited
+from quorum.controller.protocol.brokers.broker_happenings import BrokerStopping
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.commands import BrokerContactReply, ContinueShutdown
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import Decision
-from quorum.controller.protocol.happenings import BrokerStopping, Happening, StateReason
+from quorum.controller.protocol.happenings import Happening
 
 
 class _Shutdown:

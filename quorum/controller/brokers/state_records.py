@@ -12,7 +12,7 @@ log line alone says why. After 103 has registered again with the new release, ev
 from metadata_log.format.records import STATE_SINCE_MS_MAX, BrokerRegistrationChange, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerViews, reads_reasons
-from quorum.controller.protocol.happenings import StateReason
+from quorum.controller.protocol.brokers.state_reason import StateReason
 
 
 class StateRecords:

@@ -30,6 +30,8 @@ from quorum.controller.partitions.named_partitions import named_twice, of_topic_
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
 from quorum.controller.partitions.reassignment.reassignments import finished_story
 from quorum.controller.partitions.replica_moves import ReplicaMoves
+from quorum.controller.protocol.brokers.broker_happenings import ReplicasAssigned
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.directory_commands import (
@@ -40,7 +42,7 @@ from quorum.controller.protocol.directory_commands import (
     DirectoryAssignmentResult,
 )
 from quorum.controller.protocol.feature_gate import require_level
-from quorum.controller.protocol.happenings import Happening, ReplicasAssigned, StateReason
+from quorum.controller.protocol.happenings import Happening
 from quorum.controller.protocol.topic_rules import Rejected
 
 _LEVEL: Final = FIELD_LEVELS[PartitionChange]["directories"]

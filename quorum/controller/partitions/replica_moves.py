@@ -13,7 +13,8 @@ from metadata_log.format.ids import NO_LEADER, NodeId
 from metadata_log.format.partition_state import ELR
 from metadata_log.format.records import RECOVERING, PartitionChange
 from metadata_log.image.metadata_image import MetadataImage
-from quorum.controller.protocol.happenings import ReplicasMoved, StateReason
+from quorum.controller.protocol.brokers.broker_happenings import ReplicasMoved
+from quorum.controller.protocol.brokers.state_reason import StateReason
 
 
 def elected_from_elr(image: MetadataImage, changes: Iterable[PartitionChange]) -> int:

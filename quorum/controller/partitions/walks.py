@@ -19,8 +19,9 @@ from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.election_rules import ElectionRules
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
 from quorum.controller.partitions.replica_moves import ReplicaMoves
+from quorum.controller.protocol.brokers.broker_happenings import ReplicasMoved
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.happenings import ReplicasMoved, StateReason
 
 _CHUNK_COST: Final = 4
 """The cost of opening a chunk, in partitions looked at."""

@@ -11,199 +11,33 @@ Example. Broker 7 leads 400 partitions. Its process dies at 12:00:00.
 
 *The number of happenings does not grow with the number of records.* A happening about many things has counts, and names at most
 NAMED_MAX of them. A config's key is named, its value never: the value may be a secret.
+
+The happenings of brokers are in `brokers.broker_happenings`; all others, and the union of all, are here.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import Enum
 from itertools import islice
 from typing import ClassVar, Final, TypeAlias, get_args
 
 from metadata_log.format.ids import NodeId
 from metadata_log.format.records import FROM_OFFSET
+from quorum.controller.protocol.brokers.broker_happenings import (
+    BrokerDied,
+    BrokerFenced,
+    BrokerModeEnded,
+    BrokerModeSet,
+    BrokerOnline,
+    BrokerRegistered,
+    BrokerStopping,
+    BrokerUnregistered,
+    LogDirectoriesLost,
+    ReplicasAssigned,
+    ReplicasMoved,
+)
 
 NAMED_MAX: Final = 5
 """How many topics, partitions or keys one happening names at most."""
-
-
-class StateReason(Enum):
-    """Why a broker is in its state. The values are in records of the log, in log lines and in labels of metrics."""
-
-    REGISTERED = "registered"
-    CAUGHT_UP = "caught_up"
-    STOPPING = "stopping"
-    SHUT_DOWN = "shut_down"
-    SESSION_ENDED = "session_ended"
-    PROCESS_DEAD = "process_dead"
-    OPERATOR = "operator"
-    ASKED = "asked"
-    LOG_DIRECTORIES_LOST = "log_directories_lost"
-    SUPERSEDED = "superseded"
-    MAINTENANCE = "maintenance"
-
-    @property
-    def meaning(self) -> str:
-        """The reason in words."""
-        return _MEANINGS[self]
-
-
-_MEANINGS: Final = {
-    StateReason.CAUGHT_UP: "the broker has applied its own registration",
-    StateReason.MAINTENANCE: "an operator has drained the broker: its leaderships moved to other brokers",
-    StateReason.STOPPING: "the broker has asked to shut down, and its leaderships move to other brokers",
-    StateReason.REGISTERED: "the broker has registered, and has not yet applied its own registration",
-    StateReason.SHUT_DOWN: "the broker has shut down in order: its leaderships moved away first",
-    StateReason.SESSION_ENDED: "the controller did not hear the broker for a whole session (broker.session.timeout.ms)",
-    StateReason.PROCESS_DEAD: "a watcher on the broker's host has proved that its process has ended",
-    StateReason.OPERATOR: "an operator has asked for it (`quorumctl brokers fence`)",
-    StateReason.ASKED: "the broker itself has asked to be fenced, for example because it had to drop its store",
-    StateReason.LOG_DIRECTORIES_LOST: "the broker has reported that its last log directory is offline",
-    StateReason.SUPERSEDED: "another process has registered under this broker id",
-}
-
-
-class Registration(Enum):
-    """The kinds of a registration."""
-
-    NEW = "new"
-    """The broker id was not registered."""
-    RESTARTED = "restarted"
-    """Another process takes over a broker id whose last registration is fenced."""
-    SUPERSEDES = "supersedes"
-    """Another process takes over a broker id whose last registration is not fenced."""
-    AMENDED = "amended"
-    """The same process has changed its endpoints, rack, features or data plane."""
-
-
-# --- brokers -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRegistered:
-    """A broker process has registered. `previous_epoch` is the epoch of the registration that it replaces."""
-
-    kind: ClassVar[str] = "broker registered"
-    broker_id: NodeId
-    why: Registration
-    broker_epoch: int = FROM_OFFSET
-    previous_epoch: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerFenced:
-    """A broker is fenced: it leads nothing, and is in no ISR except as the last member.
-
-    `silent_ms` is how long the controller had not heard the broker, or, if it never heard it, how long this controller was
-    active; None where silence is not the reason.
-    """
-
-    kind: ClassVar[str] = "broker fenced"
-    broker_id: NodeId
-    broker_epoch: int
-    why: StateReason
-    silent_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerDied:
-    """The process of a broker that was fenced already has ended, as a watcher has proved: it is never unfenced again.
-
-    For a broker that was not fenced there is `BrokerFenced(PROCESS_DEAD)` instead.
-    """
-
-    kind: ClassVar[str] = "broker process died"
-    broker_id: NodeId
-    broker_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerOnline:
-    """A fenced broker has applied its own registration and is unfenced."""
-
-    kind: ClassVar[str] = "broker online"
-    broker_id: NodeId
-    broker_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerStopping:
-    """A broker has begun its controlled shutdown. `BrokerFenced(SHUT_DOWN)` follows when the broker may end its process."""
-
-    kind: ClassVar[str] = "broker stopping"
-    broker_id: NodeId
-    broker_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerUnregistered:
-    """An operator has removed a broker from the cluster."""
-
-    kind: ClassVar[str] = "broker unregistered"
-    broker_id: NodeId
-    broker_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerModeSet:
-    """An operator has fenced or drained a broker, with this reason. `remaining`: how many partitions the drained broker still
-    leads, because no other active broker is in their ISRs."""
-
-    kind: ClassVar[str] = "broker mode set"
-    broker_id: NodeId
-    mode: str
-    reason: str
-    remaining: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerModeEnded:
-    """An operator has ended the mode of a broker."""
-
-    kind: ClassVar[str] = "broker mode ended"
-    broker_id: NodeId
-    mode: str
-
-
-@dataclass(frozen=True, slots=True)
-class LogDirectoriesLost:
-    """A broker has reported log directories as offline: `lost` of them now, and `left` remain."""
-
-    kind: ClassVar[str] = "log directories lost"
-    broker_id: NodeId
-    broker_epoch: int
-    lost: int
-    left: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicasAssigned:
-    """A broker has said in which log directories `replicas` of its replicas are."""
-
-    kind: ClassVar[str] = "replicas assigned to directories"
-    broker_id: NodeId
-    replicas: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicasMoved:
-    """All partition changes that follow from a broker's change of state, over all their batches (`replica_moves`).
-
-    `why` is the reason of the broker's new state. For example `CAUGHT_UP`: partitions without a leader are led by the broker.
-    """
-
-    kind: ClassVar[str] = "replicas moved"
-    broker_id: NodeId
-    why: StateReason
-    leaders_moved: int
-    """How many partitions got another leader."""
-    without_leader: int
-    """How many partitions lost their leader and got none."""
-    isr_changed: int
-    """How many partitions got another ISR."""
-    unclean: int
-    """How many partitions got a leader that may lack records."""
-    from_elr: int = 0
-    """How many partitions got a leader from their eligible leader replicas, which is safe."""
 
 
 # --- partitions ----------------------------------------------------------------------------------------------------

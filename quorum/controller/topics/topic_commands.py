@@ -18,13 +18,7 @@ from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.protocol.commands import CommandReply, FollowUpReply
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision, allows_transactions
-from quorum.controller.protocol.happenings import (
-    Happening,
-    PartitionsAdded,
-    TopicsCreated,
-    TopicsDeleted,
-    first_few,
-)
+from quorum.controller.protocol.happenings import Happening, PartitionsAdded, TopicsCreated, TopicsDeleted, first_few
 from quorum.controller.protocol.topic_commands import (
     ContinueTopics,
     CreatePartitions,

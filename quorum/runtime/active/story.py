@@ -15,14 +15,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from metadata_log.format.ids import Offset
-from quorum.controller.protocol.happenings import (
-    FREQUENT,
-    KINDS,
-    BrokerFenced,
-    Happening,
-    LeadersElected,
-    ReplicasMoved,
-)
+from quorum.controller.protocol.brokers.broker_happenings import BrokerFenced, ReplicasMoved
+from quorum.controller.protocol.happenings import FREQUENT, KINDS, Happening, LeadersElected
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.protocol.tallies import Tallies
 

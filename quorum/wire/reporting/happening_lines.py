@@ -18,15 +18,9 @@ from enum import Enum
 from typing import Final
 
 from metadata_log.format.ids import uuid_text
-from quorum.controller.protocol.happenings import (
-    FREQUENT,
-    BrokerFenced,
-    Happening,
-    LeadersElected,
-    LogDirectoriesLost,
-    ReplicasMoved,
-    StateReason,
-)
+from quorum.controller.protocol.brokers.broker_happenings import BrokerFenced, LogDirectoriesLost, ReplicasMoved
+from quorum.controller.protocol.brokers.state_reason import StateReason
+from quorum.controller.protocol.happenings import FREQUENT, Happening, LeadersElected
 from quorum.runtime.active.story import Told
 from service_kit.process.logs import get_logger
 

@@ -20,13 +20,13 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE, Endpoint
 from quorum.cli.commands.brokers.brokers import _meaning
 from quorum.cli.commands.leaders import requests_for
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.config_commands import (
     AlterConfigs,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
 )
-from quorum.controller.protocol.happenings import StateReason
 from quorum.core.protocol.problem import Problem, ProblemCode
 from quorum.runtime.protocol.requests import LeaderHint, NodeStatus, Refused
 from quorum.wire.server import serve

@@ -27,7 +27,8 @@ from quorum.controller.brokers.modes import ABANDONED_MS
 from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.partitions.election_rules import ElectionRules
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
-from quorum.controller.protocol import happenings as told
+from quorum.controller.protocol.brokers import broker_happenings as of_brokers
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.commands import (
     AlterPartition,
     AlterPartitionReply,
@@ -41,7 +42,6 @@ from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError
 from quorum.controller.protocol.election_commands import ElectionType, ElectLeaders, ElectLeadersReply, TopicPartition
 from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpgradeType
-from quorum.controller.protocol.happenings import StateReason
 from quorum.controller.protocol.mode_commands import BrokerModeReply, DrainBroker, EndBrokerMode, Mode
 from quorum.controller.protocol.topic_commands import CreateTopics, DeleteTopics, NewTopic
 from tests.metadata_log.image.test_delta import replayed
@@ -190,8 +190,8 @@ def test_a_drained_broker_leads_nothing_and_stays_in_sync() -> None:
     assert set(cluster.leaders("t")) == {1, 2}
     assert all(len(partition.isr) == 3 for partition in cluster.partitions("t"))
     assert not cluster.image.brokers[0].fenced
-    moved = told.ReplicasMoved(0, StateReason.MAINTENANCE, 20, 0, 0, 0)
-    assert run.happenings == [told.BrokerModeSet(0, "maintenance", "new disk", 0), moved]
+    moved = of_brokers.ReplicasMoved(0, StateReason.MAINTENANCE, 20, 0, 0, 0)
+    assert run.happenings == [of_brokers.BrokerModeSet(0, "maintenance", "new disk", 0), moved]
 
 
 def test_a_drain_in_slices_ends_with_the_mode() -> None:
@@ -219,7 +219,7 @@ def test_a_drain_causes_no_outage() -> None:
     alone_in_sync(cluster, "t", 0, 1)
     run = cluster.run(DrainBroker(0))
     assert cluster.leaders("t") == [0]
-    assert run.happenings[0] == told.BrokerModeSet(0, "maintenance", "", 1)
+    assert run.happenings[0] == of_brokers.BrokerModeSet(0, "maintenance", "", 1)
 
     (result,) = grow_isr(cluster, "t", 0, 1).results
     assert result.error is ErrorCode.NEW_LEADER_ELECTED
@@ -317,7 +317,7 @@ def test_the_end_of_a_maintenance_lets_the_broker_lead_again() -> None:
     cluster.now_ms += 1_000
     due(cluster)
     assert cluster.leaders("t") == [1], "broker 0 is the preferred leader, and is in maintenance"
-    assert cluster.run(EndBrokerMode(0, Mode.MAINTENANCE)).happenings == [told.BrokerModeEnded(0, "maintenance")]
+    assert cluster.run(EndBrokerMode(0, Mode.MAINTENANCE)).happenings == [of_brokers.BrokerModeEnded(0, "maintenance")]
     due(cluster)
     cluster.now_ms += 1_000
     due(cluster)

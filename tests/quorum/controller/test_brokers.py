@@ -21,6 +21,8 @@ from metadata_log.format.records import (
 )
 from metadata_log.format.records import UnregisterBroker as UnregisterBrokerRecord
 from quorum.controller.controller import BrokerState, Controller
+from quorum.controller.protocol.brokers.broker_happenings import BrokerFenced
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AllocateProducerIdsReply,
@@ -44,7 +46,7 @@ from quorum.controller.protocol.config_commands import (
     ConfigOperationKind,
 )
 from quorum.controller.protocol.decision import ControllerError
-from quorum.controller.protocol.happenings import BrokerFenced, Happening, LeadersElected, StateReason
+from quorum.controller.protocol.happenings import Happening, LeadersElected
 from quorum.controller.protocol.topic_commands import DeleteTopics
 from tests.quorum.controller.cluster import Cluster, incarnation, registration
 

@@ -22,6 +22,8 @@ from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE
 from quorum.controller.brokers.contact import BrokerState, shown_state
 from quorum.controller.controller import Controller
+from quorum.controller.protocol.brokers.broker_happenings import BrokerDied, BrokerFenced, ReplicasMoved
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.commands import (
     BrokerContact,
     Command,
@@ -33,7 +35,6 @@ from quorum.controller.protocol.commands import (
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.feature_commands import FeatureUpdate, UpdateFeatures, UpgradeType
-from quorum.controller.protocol.happenings import BrokerDied, BrokerFenced, ReplicasMoved, StateReason
 from quorum.controller.protocol.mode_commands import EndBrokerMode, Mode
 from tests.metadata_log.image.test_delta import replayed
 from tests.quorum.controller.cluster import Cluster, incarnation, registration

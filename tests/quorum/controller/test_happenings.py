@@ -17,6 +17,9 @@ from metadata_log.format.records import (
     RegisterBroker,
 )
 from quorum.controller.protocol import happenings as told
+from quorum.controller.protocol.brokers import broker_happenings as of_brokers
+from quorum.controller.protocol.brokers.broker_happenings import Registration
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AlterPartition,
@@ -54,7 +57,7 @@ from quorum.controller.protocol.entity_commands import (
 )
 from quorum.controller.protocol.epoch_commands import ContinueRaise, RaiseEpochs
 from quorum.controller.protocol.feature_commands import BootstrapFeatures, UpdateFeatures
-from quorum.controller.protocol.happenings import Happening, Registration, StateReason
+from quorum.controller.protocol.happenings import Happening
 from quorum.controller.protocol.label_commands import AlterLabels
 from quorum.controller.protocol.mode_commands import DrainBroker, EndBrokerMode
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, ContinueReassignments
@@ -110,8 +113,8 @@ def test_a_session_that_ended_says_how_long_the_broker_was_silent() -> None:
     cluster.now_ms += SESSION_MS - 100
 
     assert story(cluster, FenceExpiredBrokers()) == [
-        told.BrokerFenced(0, epoch(cluster), StateReason.SESSION_ENDED, silent_ms=SESSION_MS),
-        told.ReplicasMoved(0, StateReason.SESSION_ENDED, **LEFT),
+        of_brokers.BrokerFenced(0, epoch(cluster), StateReason.SESSION_ENDED, silent_ms=SESSION_MS),
+        of_brokers.ReplicasMoved(0, StateReason.SESSION_ENDED, **LEFT),
     ]
 
 
@@ -122,7 +125,7 @@ def test_a_broker_that_was_never_heard_was_silent_since_the_controller_became_ac
     cluster.now_ms += SESSION_MS + 5
 
     (fenced, _) = story(cluster, FenceExpiredBrokers())
-    assert fenced == told.BrokerFenced(0, epoch(cluster), StateReason.SESSION_ENDED, silent_ms=SESSION_MS + 5)
+    assert fenced == of_brokers.BrokerFenced(0, epoch(cluster), StateReason.SESSION_ENDED, silent_ms=SESSION_MS + 5)
 
 
 def by_operator(cluster: Cluster) -> list[Happening]:
@@ -151,8 +154,8 @@ def test_a_fence_says_why(fence: Callable[[Cluster], list[Happening]], why: Stat
     """The same two happenings, with the reason of the path that led there."""
     cluster = settled()
     assert fence(cluster)[:2] == [
-        told.BrokerFenced(0, epoch(cluster), why),
-        told.ReplicasMoved(0, why, **LEFT),
+        of_brokers.BrokerFenced(0, epoch(cluster), why),
+        of_brokers.ReplicasMoved(0, why, **LEFT),
     ]
 
 
@@ -162,9 +165,9 @@ def test_the_last_lost_log_directory_fences() -> None:
     (directory,) = cluster.image.brokers[0].log_dirs
 
     assert story(cluster, cluster.said_by(0, offline_log_dirs=(directory,))) == [
-        told.LogDirectoriesLost(0, epoch(cluster), lost=1, left=0),
-        told.BrokerFenced(0, epoch(cluster), StateReason.LOG_DIRECTORIES_LOST),
-        told.ReplicasMoved(0, StateReason.LOG_DIRECTORIES_LOST, **LEFT),
+        of_brokers.LogDirectoriesLost(0, epoch(cluster), lost=1, left=0),
+        of_brokers.BrokerFenced(0, epoch(cluster), StateReason.LOG_DIRECTORIES_LOST),
+        of_brokers.ReplicasMoved(0, StateReason.LOG_DIRECTORIES_LOST, **LEFT),
     ]
 
 
@@ -175,9 +178,9 @@ def test_another_process_supersedes_an_unfenced_one() -> None:
     run = cluster.run(replace(registration(0, life=2), previous_incarnation_id=incarnation(0)))
 
     assert run.happenings == [
-        told.BrokerFenced(0, before, StateReason.SUPERSEDED),
-        told.ReplicasMoved(0, StateReason.SUPERSEDED, **LEFT),
-        told.BrokerRegistered(0, Registration.SUPERSEDES, epoch(cluster), previous_epoch=before),
+        of_brokers.BrokerFenced(0, before, StateReason.SUPERSEDED),
+        of_brokers.ReplicasMoved(0, StateReason.SUPERSEDED, **LEFT),
+        of_brokers.BrokerRegistered(0, Registration.SUPERSEDES, epoch(cluster), previous_epoch=before),
     ]
     assert epoch(cluster) == cluster.image.offset - 1
 
@@ -194,8 +197,8 @@ def test_a_fencing_in_many_batches_keeps_the_reason_of_the_first() -> None:
 
     fenced, moved = run.happenings
     assert run.steps > 3
-    assert fenced == told.BrokerFenced(0, epoch(cluster), StateReason.SESSION_ENDED, SESSION_MS)
-    assert isinstance(moved, told.ReplicasMoved)
+    assert fenced == of_brokers.BrokerFenced(0, epoch(cluster), StateReason.SESSION_ENDED, SESSION_MS)
+    assert isinstance(moved, of_brokers.ReplicasMoved)
     assert (moved.why, moved.isr_changed) == (StateReason.SESSION_ENDED, 203)
 
 
@@ -205,36 +208,38 @@ def test_a_fencing_in_many_batches_keeps_the_reason_of_the_first() -> None:
 def test_a_broker_comes_and_goes() -> None:
     """Registered, online, amended, stopping, fenced because it is done, registered again, unregistered."""
     cluster = settled()
-    assert story(cluster, registration(3)) == [told.BrokerRegistered(3, Registration.NEW, cluster.image.offset - 1)]
+    assert story(cluster, registration(3)) == [
+        of_brokers.BrokerRegistered(3, Registration.NEW, cluster.image.offset - 1)
+    ]
     cluster.lives[3] = 1
-    assert story(cluster, cluster.said_by(3)) == [told.BrokerOnline(3, epoch(cluster, 3))]
+    assert story(cluster, cluster.said_by(3)) == [of_brokers.BrokerOnline(3, epoch(cluster, 3))]
     assert story(cluster, registration(3)) == []
     amended = replace(registration(3), endpoints=(Endpoint("PLAIN", "elsewhere", 9),))
     assert story(cluster, amended) == [
-        told.BrokerRegistered(3, Registration.AMENDED, epoch(cluster, 3), epoch(cluster, 3))
+        of_brokers.BrokerRegistered(3, Registration.AMENDED, epoch(cluster, 3), epoch(cluster, 3))
     ]
     assert story(cluster, cluster.said_by(3, wants_shut_down=True)) == [
-        told.BrokerFenced(3, epoch(cluster, 3), StateReason.SHUT_DOWN)
+        of_brokers.BrokerFenced(3, epoch(cluster, 3), StateReason.SHUT_DOWN)
     ]
     before = epoch(cluster, 3)
     assert story(cluster, registration(3, life=2)) == [
-        told.BrokerRegistered(3, Registration.RESTARTED, cluster.image.offset - 1, before)
+        of_brokers.BrokerRegistered(3, Registration.RESTARTED, cluster.image.offset - 1, before)
     ]
-    assert story(cluster, UnregisterBroker(3)) == [told.BrokerUnregistered(3, cluster.image.offset - 2)]
+    assert story(cluster, UnregisterBroker(3)) == [of_brokers.BrokerUnregistered(3, cluster.image.offset - 2)]
 
 
 def test_a_controlled_shutdown_is_told_from_its_beginning() -> None:
     """The leaders move while the broker is stopping; the fence comes when the others and the broker itself know the moves."""
     cluster = settled()
     assert story(cluster, cluster.said_by(0, wants_shut_down=True)) == [
-        told.BrokerStopping(0, epoch(cluster)),
-        told.ReplicasMoved(0, StateReason.STOPPING, leaders_moved=2, without_leader=0, isr_changed=3, unclean=0),
+        of_brokers.BrokerStopping(0, epoch(cluster)),
+        of_brokers.ReplicasMoved(0, StateReason.STOPPING, leaders_moved=2, without_leader=0, isr_changed=3, unclean=0),
     ]
     for broker_id in (1, 2):
         assert story(cluster, cluster.said_by(broker_id)) == []
     assert story(cluster, cluster.said_by(0, wants_shut_down=True)) == [
-        told.BrokerFenced(0, epoch(cluster), StateReason.SHUT_DOWN),
-        told.ReplicasMoved(0, StateReason.SHUT_DOWN, leaders_moved=0, without_leader=1, isr_changed=0, unclean=0),
+        of_brokers.BrokerFenced(0, epoch(cluster), StateReason.SHUT_DOWN),
+        of_brokers.ReplicasMoved(0, StateReason.SHUT_DOWN, leaders_moved=0, without_leader=1, isr_changed=0, unclean=0),
     ]
 
 
@@ -245,8 +250,8 @@ def test_a_shutdown_and_a_return_in_many_batches_are_told_once() -> None:
     cluster.assign("more", *[(0,)] * 130)
     run = cluster.run(cluster.said_by(0, wants_shut_down=True))
     stopping, moved = run.happenings
-    assert run.steps > 3 and stopping == told.BrokerStopping(0, epoch(cluster))
-    assert isinstance(moved, told.ReplicasMoved)
+    assert run.steps > 3 and stopping == of_brokers.BrokerStopping(0, epoch(cluster))
+    assert isinstance(moved, of_brokers.ReplicasMoved)
     assert (moved.why, moved.isr_changed) == (StateReason.STOPPING, 203)
 
     for broker_id in (1, 2):
@@ -256,8 +261,8 @@ def test_a_shutdown_and_a_return_in_many_batches_are_told_once() -> None:
     cluster.register(0, life=2)
     run = cluster.run(cluster.said_by(0))
     online, led = run.happenings
-    assert run.steps > 3 and online == told.BrokerOnline(0, epoch(cluster))
-    assert led == told.ReplicasMoved(0, StateReason.CAUGHT_UP, 131, without_leader=0, isr_changed=0, unclean=0)
+    assert run.steps > 3 and online == of_brokers.BrokerOnline(0, epoch(cluster))
+    assert led == of_brokers.ReplicasMoved(0, StateReason.CAUGHT_UP, 131, without_leader=0, isr_changed=0, unclean=0)
 
 
 def test_partitions_without_a_leader_get_the_broker_that_came_back() -> None:
@@ -265,8 +270,8 @@ def test_partitions_without_a_leader_get_the_broker_that_came_back() -> None:
     cluster = settled()
     cluster.contact(0, wants_fence=True)
     assert story(cluster, cluster.said_by(0)) == [
-        told.BrokerOnline(0, epoch(cluster)),
-        told.ReplicasMoved(0, StateReason.CAUGHT_UP, leaders_moved=1, without_leader=0, isr_changed=0, unclean=0),
+        of_brokers.BrokerOnline(0, epoch(cluster)),
+        of_brokers.ReplicasMoved(0, StateReason.CAUGHT_UP, leaders_moved=1, without_leader=0, isr_changed=0, unclean=0),
     ]
 
 
@@ -405,7 +410,7 @@ def test_no_reason_is_written_while_a_broker_of_an_older_release_is_registered()
     cluster.register(3)
     run = cluster.run(cluster.said_by(0, wants_fence=True))
     assert run.records[-1] == BrokerRegistrationChange(0, epoch(cluster), fenced=True)
-    assert run.happenings[0] == told.BrokerFenced(0, epoch(cluster), StateReason.ASKED)
+    assert run.happenings[0] == of_brokers.BrokerFenced(0, epoch(cluster), StateReason.ASKED)
 
     cluster.run(registration(3, life=2, reads_reasons=True))
     (unfenced, *_) = cluster.contact(0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from metadata_log.format.ids import Epoch, NodeId, Offset
 from metadata_log.format.records import BrokerRegistrationChange, RegisterBroker
 from quorum.controller.partitions.broker_view import reads_reasons
-from quorum.controller.protocol.happenings import BrokerFenced
+from quorum.controller.protocol.brokers.broker_happenings import BrokerFenced
 from tests.sim.coverage import Coverage
 from tests.sim.history import History, Step
 from tests.sim.laws.broken import hold

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from metadata_log.format.ids import Offset
 from quorum.controller.partitions.broker_view import BrokerView
-from quorum.controller.protocol.happenings import BrokerFenced, Happening
+from quorum.controller.protocol.brokers.broker_happenings import BrokerFenced
+from quorum.controller.protocol.happenings import Happening
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.active.story import Story
 from tests.sim.mutants.patching import Mutant, patched

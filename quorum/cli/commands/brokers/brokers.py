@@ -199,7 +199,7 @@ def _directory_text(of: dict[str, Any]) -> str:
 
 def _meaning(reason: str) -> str:
     """Says in words what a reason in a broker's record means."""
-    from quorum.controller.protocol.happenings import StateReason
+    from quorum.controller.protocol.brokers.state_reason import StateReason
 
     try:
         return StateReason(reason).meaning

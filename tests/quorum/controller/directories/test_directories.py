@@ -16,6 +16,8 @@ from metadata_log.format.records import (
     PartitionChange,
 )
 from quorum.controller.brokers.departures import STALLED_WALK_MS
+from quorum.controller.protocol.brokers.broker_happenings import LogDirectoriesLost, ReplicasAssigned, ReplicasMoved
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.commands import (
     AlterPartition,
     AlterPartitionReply,
@@ -34,7 +36,6 @@ from quorum.controller.protocol.directory_commands import (
     DirectoryAssignmentResult,
 )
 from quorum.controller.protocol.election_commands import ElectionType, ElectLeaders, ElectLeadersReply, TopicPartition
-from quorum.controller.protocol.happenings import LogDirectoriesLost, ReplicasAssigned, ReplicasMoved, StateReason
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from tests.quorum.controller.cluster import Cluster, registration
 from tests.quorum.controller.leadership.test_election_rules import MIN_ISR, UNCLEAN, alter

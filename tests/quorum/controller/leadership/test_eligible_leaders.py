@@ -20,6 +20,8 @@ from metadata_log.format.records import (
 from metadata_log.image.metadata_image import EMPTY_IMAGE
 from quorum.controller.features.bootstrap import bootstrap_features
 from quorum.controller.partitions.election_rules import keeps_elr
+from quorum.controller.protocol.brokers.broker_happenings import ReplicasMoved
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.commands import (
     AlterPartition,
     AlterPartitionReply,
@@ -36,7 +38,7 @@ from quorum.controller.protocol.feature_commands import (
     UpdateFeaturesReply,
     UpgradeType,
 )
-from quorum.controller.protocol.happenings import ReassignmentsFinished, ReplicasMoved, StateReason
+from quorum.controller.protocol.happenings import ReassignmentsFinished
 from quorum.controller.protocol.reassignment_commands import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsReply,

@@ -9,6 +9,14 @@ from metadata_log.format.records import (
     FeatureRange,
     RegisterBroker,
 )
+from quorum.controller.protocol.brokers.broker_happenings import (
+    BrokerFenced,
+    BrokerOnline,
+    BrokerRegistered,
+    Registration,
+    ReplicasMoved,
+)
+from quorum.controller.protocol.brokers.state_reason import StateReason
 from quorum.controller.protocol.commands import Command, RegisterBrokerCommand, RegisterBrokerReply
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.config_commands import (
@@ -17,18 +25,7 @@ from quorum.controller.protocol.config_commands import (
     ConfigOperation,
     ConfigOperationKind,
 )
-from quorum.controller.protocol.happenings import (
-    BrokerFenced,
-    BrokerOnline,
-    BrokerRegistered,
-    ConfigsChanged,
-    ControllerRegistered,
-    FeatureFinalized,
-    LeadersElected,
-    Registration,
-    ReplicasMoved,
-    StateReason,
-)
+from quorum.controller.protocol.happenings import ConfigsChanged, ControllerRegistered, FeatureFinalized, LeadersElected
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.controller.protocol.topic_commands import CreateTopics, NewTopic
 from quorum.core.protocol.inputs import ShutDown

@@ -5,18 +5,15 @@ import json
 from dataclasses import fields
 from typing import Any, get_args
 
-from quorum.controller.protocol.happenings import (
+from quorum.controller.protocol.brokers.broker_happenings import (
     BrokerFenced,
     BrokerRegistered,
-    FeatureFinalized,
-    Happening,
-    LeadersElected,
     LogDirectoriesLost,
     Registration,
     ReplicasMoved,
-    StateReason,
-    TopicsCreated,
 )
+from quorum.controller.protocol.brokers.state_reason import StateReason
+from quorum.controller.protocol.happenings import FeatureFinalized, Happening, LeadersElected, TopicsCreated
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.active.story import Told
 from quorum.wire.reporting.happening_lines import LINES_MAX, HappeningLines
