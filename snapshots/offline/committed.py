@@ -13,12 +13,15 @@ Example. Controllers 1, 2 and 3; each has a snapshot at 80.
      still be replaced by another leader (Raft 5.4.2, figure 8). Only the snapshots prove anything: 80.
   4. The log of controller 2 is not there, and controller 3 has voted in epoch 6. A leader of epoch 6 may exist whose log nobody
      has named: 80, too.
+  5. Controller 1 led epoch 4 and appended [120, 130) alone; controllers 2 and 3 have committed [120, 140) of epoch 5 since. For
+     the logs of 2 and 3 the end is 140. The log of controller 1 has another tail, which it will cut: 120.
 
 The proof counts headers: a chain stands for all history below. The audit checks the bytes.
 """
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.disk.failures import FileTooLarge
@@ -28,8 +31,9 @@ from metadata_log.format.election_state import FILE_BYTES_MAX, FILE_NAME, unpack
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.format.records import Voters
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from snapshots.format import BOOTSTRAP_END
-from snapshots.history.log_files import FilesChanged, LogFiles
+from snapshots.history.log_files import FilesChanged, LogFiles, Spot
 from snapshots.offline.inputs import METADATA_DIRECTORY, NodeLog
 from snapshots.offline.readonly import ReadOnlyDirectory
 from snapshots.reader import read_meta
@@ -49,9 +53,17 @@ class Committed(NamedTuple):
     """The reason, for people."""
 
 
+class _Proof(NamedTuple):
+    """A proven end, and the log that has all records below."""
+
+    committed: Committed
+    log: NodeLog | None
+
+
 class _Tail(NamedTuple):
     """The newest batches of one voter's log, above what is proven otherwise."""
 
+    log: NodeLog
     voter: ReplicaKey
     heads: tuple[BatchHead, ...]
     voters: tuple[tuple[Offset, Voters], ...]
@@ -66,30 +78,101 @@ class _Tail(NamedTuple):
 
 
 def committed_end(logs: Iterable[NodeLog]) -> Committed:
-    """Return how far `logs`, of one cluster, are proven to be committed.
+    """Return how far the records of the first of `logs`, all of one cluster, are committed. The others help to prove it.
+
+    Raises:
+        LogFormatError: a file that the proof needs cannot be read.
+    """
+    return committed_ends(logs)[0]
+
+
+def committed_ends(logs: Iterable[NodeLog]) -> tuple[Committed, ...]:
+    """Return how far the records of each of `logs` are committed. A log that only lags has the end of the others.
 
     Raises:
         LogFormatError: a file that the proof needs cannot be read.
     """
     named = tuple(logs)
-    proven = max((found for log in named for found in _alone(log)), default=_NOTHING, key=lambda each: each.end)
-    tails = [tail for log in named if (tail := _tail(log, proven.end)) is not None]
-    return _by_majority(tails, proven) or proven
+    alone = max((proof for log in named for proof in _alone(log)), default=_NOTHING, key=_end_of)
+    tails = [tail for log in named if (tail := _tail(log, alone.committed.end)) is not None]
+    proof = _by_majority(tails, alone.committed) or alone
+    return tuple(_for(log, proof) for log in named)
 
 
-_NOTHING: Final = Committed(0, "no snapshot, no log of a broker, and no majority of voters proves anything")
+_NOTHING: Final = _Proof(
+    Committed(0, "no snapshot, no log of a broker, and no majority of voters proves anything"), None
+)
 
 
-def _alone(log: NodeLog) -> Iterator[Committed]:
+def _end_of(proof: _Proof) -> Offset:
+    return proof.committed.end
+
+
+def _alone(log: NodeLog) -> Iterator[_Proof]:
     """Return what one directory proves by itself."""
     if log.snapshots:
         end = log.snapshots[-1].offset
-        yield Committed(end, f"{log.node} has written a snapshot at {end}")
+        yield _Proof(Committed(end, f"{log.node} has written a snapshot at {end}"), log)
     if log.identity is not None and log.identity.role == "broker" and log.durable_end is not None:
-        yield Committed(log.durable_end, f"{log.node} was given these records")
+        yield _Proof(Committed(log.durable_end, f"{log.node} was given these records"), log)
 
 
-def _by_majority(tails: list[_Tail], proven: Committed) -> Committed | None:
+def _for(log: NodeLog, proof: _Proof) -> Committed:
+    """Return the proven end for the records of `log`, which may have another tail than the log of the proof."""
+    committed, other = proof
+    own = max(_alone(log), default=_NOTHING, key=_end_of).committed
+    reach = committed.end if log.durable_end is None else min(committed.end, log.durable_end)
+    if other is None or other.path == log.path or reach <= own.end:
+        return committed
+    common = _common_end(log, other, own.end, committed.end)
+    if common == reach:
+        return committed
+    same = f"{log.node} is known to have the same records as {other.node} up to {max(common, own.end)} only"
+    return Committed(max(common, own.end), f"{committed.proof} up to {committed.end}, and {same}")
+
+
+def _common_end(log: NodeLog, other: NodeLog, above: Offset, until: Offset) -> Offset:
+    """Return the last offset up to `until` at which both logs have the same chain; 0 if there is none from `above` on."""
+    common, theirs = 0, _boundaries(other, above, until)
+    end, chain = -1, b""
+    for our_end, our_chain in _boundaries(log, above, until):
+        while end < our_end:
+            following = next(theirs, None)
+            if following is None:
+                return common
+            end, chain = following
+        if (end, chain) == (our_end, our_chain):
+            common = end
+    return common
+
+
+def _boundaries(log: NodeLog, above: Offset, until: Offset) -> Iterator[_Boundary]:
+    """Return the ends of batches up to `until`, from the beginning of the segment with the record at `above` on."""
+    with _unchanged(log):
+        files = LogFiles(log.directory)
+        base = files.first_below(above)
+        if base is None:
+            base = files.bases[0] if files.bases else None
+        if base is None:
+            return
+        begin = Spot(base, SEGMENT_HEADER_BYTES, base)
+        chain = files.chain_at(begin)
+        if chain is not None:
+            yield base, chain
+        for _, head in files.heads(begin, until):
+            yield head.end_offset, head.chain
+
+
+@contextmanager
+def _unchanged(log: NodeLog) -> Iterator[None]:
+    """Raise a LogFormatError if the node deletes a file meanwhile."""
+    try:
+        yield
+    except FilesChanged as e:
+        raise LogFormatError(f"{log.path}: {e}; ask again") from e
+
+
+def _by_majority(tails: list[_Tail], proven: Committed) -> _Proof | None:
     """Return the highest end of a batch of the newest epoch that a majority holds; None if there is none above `proven`."""
     newest = max((head.epoch for tail in tails for head in tail.heads[-1:]), default=0)
     holders: dict[_Boundary, set[ReplicaKey]] = defaultdict(set)
@@ -109,7 +192,8 @@ def _by_majority(tails: list[_Tail], proven: Committed) -> Committed | None:
             are_all_here = keys <= {each.voter for each in tails}
             heard = max(each.epoch for each in tails)
             if 2 * len(holding) > len(keys) and (are_all_here or heard <= newest):
-                return Committed(head.end_offset, f"{len(holding)} of {len(keys)} voters hold these records")
+                reason = f"{len(holding)} of {len(keys)} voters hold these records"
+                return _Proof(Committed(head.end_offset, reason), tail.log)
     return None
 
 
@@ -120,8 +204,8 @@ def _tail(log: NodeLog, above: Offset) -> _Tail | None:
     heads: deque[BatchHead] = deque(maxlen=HEADS_MAX)
     voters = list(_voters_below(log, above))
     end = log.durable_end
-    files = LogFiles(log.directory)
-    try:
+    with _unchanged(log):
+        files = LogFiles(log.directory)
         start = files.start_of(above)
         for spot, head in () if start is None or end is None else files.heads(start, end):
             heads.append(head)
@@ -129,10 +213,8 @@ def _tail(log: NodeLog, above: Offset) -> _Tail | None:
                 voters += [
                     (head.end_offset, each) for each in decode_batch(files.batch_at(spot)) if isinstance(each, Voters)
                 ]
-    except FilesChanged as e:
-        raise LogFormatError(f"{log.path}: {e}; ask again") from e
     key = ReplicaKey(log.identity.node_id, log.identity.directory_id)
-    return _Tail(key, tuple(heads), tuple(voters), _heard_epoch(log))
+    return _Tail(log, key, tuple(heads), tuple(voters), _heard_epoch(log))
 
 
 def _voters_below(log: NodeLog, above: Offset) -> Iterator[tuple[Offset, Voters]]:

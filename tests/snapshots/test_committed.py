@@ -7,11 +7,14 @@ import pytest
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, write_identity
 from metadata_log.format.election_state import FILE_NAME, ElectionState, pack
-from metadata_log.format.ids import Epoch, Offset
-from metadata_log.format.records import LeaderChange, NoOp, Record, Voter, Voters
+from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
+from metadata_log.format.records import LeaderChange, NoOp, Record, SnapshotMark, Voter, Voters
 from metadata_log.store.log import Log
-from snapshots.offline.committed import committed_end
+from snapshots.offline.committed import committed_end, committed_ends
 from snapshots.offline.inputs import find_logs
+from snapshots.offline.reading.ends import ends_of
+from snapshots.reader import read_meta
+from snapshots.writer import write_records
 from tests.snapshots.nodes import CLUSTER_ID, NODES, VOTERS, Node, copies
 
 
@@ -22,7 +25,8 @@ class Three:
         node = Node(root / "node", 5)
         node.elect(1)
         node.run(20)
-        self.marked = node.mark().offset
+        mark = node.mark()
+        self.marked, self.marked_epoch = mark
         node.epoch = max(node.epoch + 1, 4) - 1
         node.log_records(LeaderChange(1, NODES, NODES[:2]))
         self.epoch = node.epoch
@@ -40,6 +44,15 @@ class Three:
         end = log.shape.end
         log.close()
         return end
+
+    def diverge(self) -> Offset:
+        """Let controller 1 have a tail of its own, the longest one, and 2 and 3 another one of the next epoch. Return its end."""
+        for _ in range(6):
+            self.append(0, NoOp())
+        ends = {self.append(place, LeaderChange(2, NODES, NODES[1:]), epoch=self.epoch + 1) for place in (1, 2)}
+        for _ in range(3):
+            ends = {self.append(place, NoOp(), epoch=self.epoch + 1) for place in (1, 2)}
+        return min(ends)
 
     def heard(self, place: int, epoch: Epoch) -> None:
         """Let a controller have voted in an epoch."""
@@ -144,3 +157,52 @@ def test_without_any_proof_nothing_is_committed(tmp_path: Path) -> None:
     found = committed_end(find_logs([str(node.path)]))
     assert found.end == 0
     assert "nothing" not in found.proof and "proves anything" in found.proof
+
+
+class TestAnotherTail:
+    """Controller 1 led epoch 4, appended records alone, and stopped. Controllers 2 and 3 have committed others since."""
+
+    def test_the_proof_ends_where_the_log_leaves_the_history_of_the_majority(self, three: Three) -> None:
+        end = three.diverge()
+        assert three.committed(1, 0, 2) == three.committed(2, 0, 1) == end
+        assert three.committed(0, 1, 2) == three.end
+        found = committed_end(find_logs(map(str, three.paths)))
+        same = f"controller 1 is known to have the same records as controller 2 up to {three.end} only"
+        assert found.proof == f"2 of 3 voters hold these records up to {end}, and {same}"
+
+    def test_a_shorter_log_with_another_tail(self, three: Three) -> None:
+        """The tail ends below the proven end, and inside a larger batch of the others."""
+        three.append(0, NoOp())
+        for place in (1, 2):
+            end = three.append(place, LeaderChange(2, NODES, NODES[1:]), SnapshotMark("test"), epoch=three.epoch + 1)
+        assert three.committed(1, 0, 2) == end
+        assert three.committed(0, 1, 2) == three.end
+
+    def test_a_log_that_only_lags_is_proven_as_far_as_the_others(self, three: Three) -> None:
+        three.append(0, NoOp())
+        end = three.append(1, NoOp())
+        assert three.committed(2, 0, 1) == end
+
+    def test_a_broker_proves_nothing_about_another_tail(self, three: Three) -> None:
+        end = three.diverge()
+        write_identity(RealDirectory(three.paths[1]), Identity(CLUSTER_ID, 101, b"\x65" * 16, 1, "broker"))
+        assert three.committed(1, 0) == end
+        assert three.committed(0, 1) == three.end
+
+    def test_a_snapshot_of_another_node_proves_nothing_about_another_tail(self, three: Three) -> None:
+        """Controller 2 has written a snapshot of epoch 5 since."""
+        end = three.diverge()
+        other = RealDirectory(three.paths[1] / "@metadata")
+        log = Log.open(other)
+        meta = read_meta(other, OffsetAndEpoch(three.marked, three.marked_epoch))
+        place = log.shape.end_and_epoch
+        write_records(other, meta._replace(end=place, chain=log.shape.chain), ())
+        log.close()
+        assert three.committed(1, 0) == end
+        assert three.committed(0, 1) == three.end
+
+    def test_each_log_of_several_has_an_end_of_its_own(self, three: Three) -> None:
+        end = three.diverge()
+        logs = find_logs(map(str, three.paths))
+        assert [each.end for each in committed_ends(logs)] == [three.end, end, end]
+        assert [*ends_of(logs, "committed").values()] == [three.end, end, end]

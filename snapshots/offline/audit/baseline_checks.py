@@ -24,7 +24,7 @@ from snapshots.offline.audit.batches import Batches
 from snapshots.offline.audit.findings import Finding, Severity, error
 from snapshots.offline.audit.result import AuditResult, Compared
 from snapshots.offline.audit.snapshot_checks import CheckedSnapshot
-from snapshots.offline.committed import committed_end
+from snapshots.offline.committed import committed_ends
 from snapshots.offline.inputs import NodeLog
 from snapshots.offline.shares.replayed import Replayed
 
@@ -38,7 +38,9 @@ class AgainstBaseline:
         is_all = is_full or before is None
         self.logs = tuple(logs) if before is None or is_all else tuple(_standing(log, before) for log in logs)
         """The logs, without the parts that are not read."""
-        self.committed = _proven_end(logs)
+        self._committed_on = _proven_ends(logs)
+        """By node: the end below which its records are committed."""
+        self.committed = max(self._committed_on.values(), default=0)
         """The end of the next baseline: records below are committed."""
         self._same: dict[str, bool] = {}
         """Nodes whose log reaches the baseline: True if it has the baseline's chain."""
@@ -48,6 +50,10 @@ class AgainstBaseline:
         """The ends whose chains and digests are compared or noted."""
         ends = {self.committed} if self._before is None else {self.committed, self._before.end}
         return ends - {0}
+
+    def has_next(self, node: str, end: Offset) -> bool:
+        """Return True if the log of `node`, which ends at `end`, has the records below the next baseline, and no others there."""
+        return self.committed <= min(end, self._committed_on.get(node, 0))
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
@@ -145,7 +151,8 @@ class AgainstBaseline:
             return f"the directories prove only that the records below {end} are committed"
         chains = batches.chains_at({end})
         chain, epoch = chains.get((node, end)), batches.epoch_at(node, end)
-        if chain is None or epoch is None or end not in result.fold.digests:
+        is_here = self.has_next(node, result.nodes[node].end_offset) and end in result.fold.digests
+        if chain is None or epoch is None or not is_here:
             return "nothing newer is proven to be committed on the log that was replayed"
         digest, records = result.fold.digests[end]
         ids = {log.identity.cluster_id for log in self._whole.values() if log.identity is not None}
@@ -172,11 +179,11 @@ def _standing(log: NodeLog, before: Baseline) -> NodeLog:
     return log.standing_on(ends[-1]) if ends else log
 
 
-def _proven_end(logs: Sequence[NodeLog]) -> Offset:
+def _proven_ends(logs: Sequence[NodeLog]) -> dict[str, Offset]:
     try:
-        return committed_end(logs).end
+        return {log.node: found.end for log, found in zip(logs, committed_ends(logs), strict=True)}
     except LogFormatError:
-        return 0  # the audit says what is wrong
+        return {}  # the audit says what is wrong
 
 
 def _holder(log: NodeLog) -> Holder:

@@ -212,7 +212,6 @@ class _Audit:
         can, the log must reach the next baseline, and must not stand on a damaged snapshot.
         """
         wrong = {(each.node, each.end) for each in snapshots if each.rule is not None}
-        needed = 0 if self._against is None else self._against.committed
         about_log = {
             f.node for f in self._findings if f.severity is Severity.ERROR and not f.rule.startswith("snapshot")
         }
@@ -221,7 +220,8 @@ class _Audit:
 
         def rank(node: str) -> tuple[bool, bool, Offset, bool, Offset, str]:
             since, end = base_end(self._logs[node]), nodes[node].end_offset
-            return ((node, since) in wrong, end < needed, since, moves[node], -end, node)
+            falls_short = self._against is not None and not self._against.has_next(node, end)
+            return ((node, since) in wrong, falls_short, since, moves[node], -end, node)
 
         return min(healthy, key=rank, default=None)
 

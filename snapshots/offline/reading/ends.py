@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
-from snapshots.offline.committed import Committed, committed_end
+from snapshots.offline.committed import Committed, committed_ends
 from snapshots.offline.inputs import NodeLog, find_logs
 from snapshots.offline.reading.options import COMMITTED, END, FLUSHED, UNCOMMITTED
 
@@ -34,8 +34,8 @@ def ends_of(logs: Iterable[NodeLog], until: str, beside: Iterable[str] = ()) -> 
     """
     logs = tuple(logs)
     if until == COMMITTED:
-        proven = committed_end((*logs, *find_logs(beside)))
-        return {log.path: _committed(log, proven) for log in logs}
+        proven = committed_ends((*logs, *find_logs(beside)))
+        return {log.path: _committed(log, end) for log, end in zip(logs, proven, strict=False)}
     if until.startswith("{"):
         given = json.loads(until)
         return {log.path: int(given[log.path]) if log.path in given else None for log in logs}

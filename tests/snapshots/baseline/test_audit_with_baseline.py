@@ -19,6 +19,7 @@ from snapshots.offline.commands import running, shared
 from snapshots.offline.inputs import find_logs
 from tests.snapshots.baseline.nights import CONFIG, Nights, cloned, nights
 from tests.snapshots.nodes import batches_of, flip, segments
+from tests.snapshots.test_committed import Three
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -236,3 +237,14 @@ def test_the_command_keeps_the_file(
     assert "baseline: not moved, because the audit has errors" in third.output
     assert file.read_bytes() == moved
     assert [each.name for each in tmp_path.iterdir()] == ["baseline.json"]
+
+
+def test_the_longest_log_is_no_baseline_if_its_tail_was_replaced(spark: "SparkSession", tmp_path: Path) -> None:
+    """Controller 1 led the epoch before. It appended alone, more than the others have committed since, and will cut its tail."""
+    three = Three(tmp_path)
+    end = three.diverge()
+    result, compared = run(spark, three.paths, None)
+    assert result.is_clean and [each.rule for each in result.findings] == ["divergent-tail"]
+    assert result.reference == "controller 2"
+    assert compared.after is not None and compared.after.end == end
+    assert [each.node for each in compared.after.holders] == ["controller 2", "controller 3"]
