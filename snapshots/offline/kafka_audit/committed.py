@@ -11,6 +11,8 @@ Example. Controllers 1, 2 and 3; each has a snapshot at 240.
   2. Only the directory of node 1 is there: its log alone proves nothing, and the snapshot proves 240.
   3. The logs of 1 and 2 are there, and node 2 has heard of epoch 7. A leader of epoch 7 may exist that has another record at 270:
      only the snapshot proves anything.
+  4. Node 1 led epoch 5 and has a tail of its own up to 300. Nodes 2 and 3 end at 275 and 270, of epoch 6: 270 is committed. The
+     longer log of node 1 does not count, because node 1 holds nothing of epoch 6.
 """
 
 import json
@@ -46,28 +48,38 @@ def committed_end(logs: Sequence[KafkaLog], walked: Walked) -> Committed:
     return Committed(*by_snapshot)
 
 
+class _Voter(NamedTuple):
+    """The end of a voter's log. In logs that agree, a voter whose last record is of the newest epoch has all records below."""
+
+    epoch: Epoch
+    end: Offset
+    log: KafkaLog
+
+
 def _by_majority(logs: Sequence[KafkaLog], walked: Walked) -> Committed | None:
-    ends: dict[NodeId, tuple[Offset, Epoch, KafkaLog]] = {}
+    """Return the highest end that a majority holds in the newest epoch; None if there is none."""
+    here: dict[NodeId, _Voter] = {}
     for log in logs:
         numbers = walked.nodes.get(log.node)
         if numbers is not None and log.node_id is not None:
-            ends[log.node_id] = numbers.end_offset, numbers.last_epoch, log
-    if not ends:
+            here[log.node_id] = _Voter(numbers.last_epoch, numbers.end_offset, log)
+    if not here:
         return None
-    newest = max(epoch for _, epoch, _ in ends.values())
-    longest = max(ends.values(), key=lambda each: (each[1], each[0]))[2]
-    voters = walked.voters[longest.node]
-    held = sorted(((ends[voter][:2], ends[voter][2].node) for voter in voters if voter in ends), reverse=True)
+    newest = max(here.values(), key=lambda each: each[:2])
+    voters = walked.voters[newest.log.node]
+    # A voter that ends in an older epoch may have a longer tail that was never committed: it holds nothing of the newest epoch.
+    holding = [here[voter] for voter in voters if voter in here and here[voter].epoch == newest.epoch]
+    holding.sort(key=lambda each: each.end, reverse=True)
     majority = len(voters) // 2 + 1
-    if not voters or len(held) < majority:
+    if not voters or len(holding) < majority:
         return None
-    (end, epoch), _ = held[majority - 1]
-    if epoch != newest:
+    are_all_here = voters <= here.keys()
+    if not are_all_here and any((_epoch(each.log) or newest.epoch + 1) > newest.epoch for each in here.values()):
         return None
-    if len(held) < len(voters) and any((_epoch(each[2]) or newest + 1) > newest for each in ends.values()):
-        return None
-    names = ", ".join(node for (offset, _), node in held if offset >= end)
-    return Committed(end, f"{names}: a majority of the voters {sorted(voters)} hold it in the newest epoch, {newest}")
+    end = holding[majority - 1].end
+    names = ", ".join(each.log.node for each in holding if each.end >= end)
+    reason = f"a majority of the voters {sorted(voters)} hold it in the newest epoch, {newest.epoch}"
+    return Committed(end, f"{names}: {reason}")
 
 
 def _epoch(log: KafkaLog) -> Epoch | None:

@@ -1,6 +1,7 @@
 """One of Kafka's logs as a directory of ours, up to the end that the files prove to be committed."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from metadata_log.disk.files import Directory
 from metadata_log.format.errors import LogFormatError
@@ -12,7 +13,8 @@ from snapshots.offline.kafka.transcribe.records import Transcriber
 from snapshots.offline.kafka_audit.committed import committed_end
 from snapshots.offline.kafka_audit.walk import walk
 
-_DIFFER = ("history-differs", "two-leaders")
+_DIFFER: Final = ("history-differs", "two-leaders")
+_TAIL: Final = "divergent-tail"
 
 
 class CannotProve(LogFormatError):
@@ -39,7 +41,9 @@ def transcribe(directories: Iterable[Directory], target: Directory, *, uncommitt
                 "`quorum-offline audit` lists all that is wrong"
             )
         end, proof = committed_end(named, walked)
-        until = _last_end(logs[0], end)
+        # The log may have another tail than the logs that prove the end: a leader that stopped, before it cuts what it had alone.
+        tails = [each.offset or 0 for each in walked.findings if each.rule == _TAIL and each.node == named[0].node]
+        until = _last_end(logs[0], min([end, *tails]))
         if not until:
             raise CannotProve(
                 f"no record of {logs[0].node} is proven to be committed: {proof}; name the directories of other controllers with "

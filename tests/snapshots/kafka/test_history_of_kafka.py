@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.read_only import LocalDirectory
+from metadata_log.store.log import Log
 from snapshots.offline import __main__ as cli
 from snapshots.offline.commands import running
 from snapshots.offline.history.tables import BROKER_STATES, CHANGES, ISR_CHANGES, LEADERSHIP
@@ -18,7 +19,7 @@ from snapshots.offline.kafka.log_files import find_kafka_log
 from snapshots.offline.kafka_audit.committed import committed_end
 from snapshots.offline.kafka_audit.transcribing import CannotProve, transcribe
 from snapshots.offline.kafka_audit.walk import walk
-from tests.snapshots.kafka.edits import batches_of, find
+from tests.snapshots.kafka.edits import SEGMENT, batches_of, find, reseal
 from tests.snapshots.kafka.given import METADATA, nodes, unpack
 from tests.snapshots.tables.local import LocalHistory, local_history
 
@@ -123,6 +124,44 @@ def test_a_voter_that_knows_a_later_epoch_takes_the_proof_away(tmp_path: Path) -
     assert proven(two, three)[0] == 247
     one = unpack("elr-4.1.1", "node-1", tmp_path)
     assert proven(one, two, three)[0] == 275, "all voters are there, and no log has a batch of epoch 7"
+
+
+def old_leader(node: Path) -> int:
+    """Let a node have led epoch 4 alone, with a longer log than the others have of epoch 6. Return where its tail begins."""
+    segment = node / METADATA / SEGMENT
+    found = [(each, each.batch) for each in batches_of(node) if each.batch is not None]
+    begin, first = next((each, batch) for each, batch in found if batch.epoch == 6)
+    tail = bytearray(next(batch.data for _, batch in found if batch.record_count == 1 and not batch.is_control))
+    data = segment.read_bytes()[: begin.position]
+    for offset in range(first.base_offset, 300):
+        tail[:8], tail[12:16] = offset.to_bytes(8, "big"), (4).to_bytes(4, "big")
+        data += reseal(tail)
+    segment.write_bytes(data)
+    for path in (node / METADATA).glob("*.checkpoint"):
+        if int(path.name[:20]) > first.base_offset:
+            path.unlink()
+    return first.base_offset
+
+
+def test_the_longer_tail_of_an_old_leader_does_not_count(tmp_path: Path) -> None:
+    """Node 1 led epoch 4, and has a tail up to 300 alone. Node 2 leads epoch 6, and has more records than node 3."""
+    one, two, three = (unpack("elr-4.1.1", node, tmp_path) for node in nodes("elr-4.1.1"))
+    old_leader(one)
+    segment = three / METADATA / SEGMENT
+    last = batches_of(three)[-1]
+    assert last.batch is not None
+    segment.write_bytes(segment.read_bytes()[: last.position])
+    assert proven(one, two, three)[0] == last.batch.base_offset < 275
+
+
+def test_the_log_of_an_old_leader_is_read_up_to_its_tail(tmp_path: Path) -> None:
+    """The other nodes prove 275, and node 1 has other records from the beginning of its tail on: it will cut them."""
+    one, two, three = (unpack("elr-4.1.1", node, tmp_path) for node in nodes("elr-4.1.1"))
+    begin = old_leader(one)
+    transcribe(map(LocalDirectory, (one, two, three)), RealDirectory(tmp_path / "own"), uncommitted=False)
+    log = Log.open(RealDirectory(tmp_path / "own" / "@metadata"))
+    assert log.shape.end == begin
+    log.close()
 
 
 def test_nothing_is_proven_without_snapshot_and_majority(tmp_path: Path) -> None:
