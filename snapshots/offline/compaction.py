@@ -10,7 +10,6 @@ does.
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import pyarrow as pa
@@ -18,12 +17,13 @@ import pyarrow as pa
 from metadata_log.disk.files import File
 from metadata_log.format.codec import decode_records
 from metadata_log.format.ids import Offset, OffsetAndEpoch
-from metadata_log.format.records import KRaftVersion, MetadataRecord, Voters
+from metadata_log.format.records import AbortTransaction, KRaftVersion, MetadataRecord, Voters
 from snapshots.format import BOOTSTRAP_END, SnapshotMeta, snapshot_name
 from snapshots.offline.committed import Committed, committed_end
-from snapshots.offline.inputs import NodeLog, find_log, find_logs
+from snapshots.offline.inputs import NodeLog, find_logs
 from snapshots.offline.look import WholeLog, look
 from snapshots.offline.packed.fold import fold_records, read_packed
+from snapshots.offline.readonly import location_of
 from snapshots.offline.schema import Column, arrow_schema, spark_schema
 from snapshots.offline.survey import NO_PUNCTUATION, Punctuation, read_punctuation, read_table
 from snapshots.offline.writable import writable
@@ -85,15 +85,16 @@ def compact(
             between a skipped batch and the record of the skip, or a log that starts above 0 has no snapshot.
         LogFormatError: the directory has no log, or its snapshot is damaged.
     """
-    log = find_log(source_dir)
-    if _is_same_place(out_dir, log.path):
-        raise CannotCompact("the output directory is the log's own directory; choose another one")
+    logs = find_logs([source_dir, *beside])
+    log = logs[0]
+    if location_of(out_dir) in [location_of(each.path) for each in logs]:
+        raise CannotCompact("the output directory is the directory of a node's log; choose another one")
     whole = (look(spark, [log], "flushed", () if end_offset is None else (end_offset,)) or {}).get(log.node)
     if whole is None:
         found = read_punctuation(spark, [log.path], "flushed").get(log.node, NO_PUNCTUATION)
     else:
         found = whole.punctuation
-    committed = None if uncommitted else committed_end(find_logs([source_dir, *beside]))
+    committed = None if uncommitted else committed_end(logs)
     wanted = end_offset if end_offset is not None else _last_mark(found, log, committed)
     if log.durable_end is not None and wanted > log.durable_end:
         raise CannotCompact(
@@ -157,8 +158,6 @@ def _refuse_before_skip(found: Punctuation, wanted: Offset) -> None:
 
 def _is_aborted(found: Punctuation, end: Offset) -> bool:
     """Return True if the range that ends at `end` ends with an abort, not with the end of the log."""
-    from metadata_log.format.records import AbortTransaction
-
     return any(p.offset + 1 == end and isinstance(p.record, AbortTransaction) for p in found.markers)
 
 
@@ -248,12 +247,6 @@ def _meta(log: NodeLog, found: Punctuation, place: _Place, base: SnapshotMeta | 
         )
     kraft_version = version.level if version else base.kraft_version if base else 1
     return SnapshotMeta(place.end, place.timestamp_ms, place.chain, voters, kraft_version)
-
-
-def _is_same_place(path: str, other: str) -> bool:
-    if "://" in path or "://" in other:
-        return path.rstrip("/") == other.rstrip("/")
-    return Path(path).resolve() == Path(other).resolve()
 
 
 def _write(log: NodeLog, canonical: "DataFrame", meta: SnapshotMeta, out_dir: str) -> Compacted:

@@ -8,12 +8,21 @@ Paths are local paths, or URIs that Arrow knows: `s3://`, `gs://`, `abfs://`, `h
 `s3://`).
 """
 
+from pathlib import Path
 from typing import Any
 
 from pyarrow import fs
 
 from metadata_log.disk import read_only
 from metadata_log.disk.failures import FileTooLarge
+
+
+def location_of(path: str) -> str:
+    """Return a path or URL in the one form that can be compared: no `file://`, links resolved, `s3://` for `s3a://`."""
+    path = path.removeprefix("file://")
+    if "://" not in path:
+        return str(Path(path).resolve())
+    return ("s3" + path.removeprefix("s3a") if path.startswith("s3a://") else path).rstrip("/")
 
 
 class ReadOnlyFile(read_only.ReadOnlyFile):
@@ -39,7 +48,7 @@ class ReadOnlyDirectory(read_only.ReadOnlyDirectory):
     def __init__(self, path: str) -> None:
         self.path_text = path.rstrip("/") or "/"
         if "://" in path:
-            uri = "s3://" + path[6:] if path.startswith("s3a://") else path
+            uri = path if path.startswith("file://") else location_of(path)
             self._filesystem, self._root = fs.FileSystem.from_uri(uri)
         else:
             self._filesystem, self._root = fs.LocalFileSystem(), path

@@ -90,8 +90,15 @@ def test_any_batch_boundary_will_do_and_a_place_inside_one_will_not(spark: "Spar
         compact(spark, str(node.path), inside, str(tmp_path / "out"), uncommitted=True)
     with pytest.raises(CannotCompact, match="durable"):
         compact(spark, str(node.path), node.journal.shape.end + 1, str(tmp_path / "out"))
-    with pytest.raises(CannotCompact, match=r"choose another one\. Nothing was written"):
-        compact(spark, str(node.path), None, str(node.path / "@metadata"))
+
+
+def test_no_directory_of_a_node_is_written(spark: "SparkSession", tmp_path: Path) -> None:
+    """By any name. A file of an earlier run is removed, and here it would be the node's own snapshot."""
+    node = Node(tmp_path / "node", 3).live(10)
+    first, second, _ = copies(node, tmp_path)
+    for path in (first / "@metadata", f"file://{first}/@metadata", second / "@metadata"):
+        with pytest.raises(CannotCompact, match=r"choose another one\. Nothing was written"):
+            compact(spark, str(first), None, str(path), beside=[str(second)])
 
 
 def test_what_may_not_be_committed_is_not_compacted(spark: "SparkSession", tmp_path: Path) -> None:

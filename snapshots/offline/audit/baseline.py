@@ -22,7 +22,7 @@ from metadata_log.format.batch import CHAIN_BYTES
 from metadata_log.format.ids import OFFSET_MAX, Epoch, Offset, OffsetAndEpoch
 from metadata_log.image.digest import DIGEST_BYTES
 from snapshots.offline.inputs import NodeLog
-from snapshots.offline.readonly import ReadOnlyDirectory
+from snapshots.offline.readonly import ReadOnlyDirectory, location_of
 from snapshots.offline.writable import writable
 
 FORMAT: Final = "metaquorum-audit-baseline"
@@ -141,23 +141,15 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def _check_place(path: str, logs: Iterable[NodeLog]) -> None:
-    if "://" in path:
-        if any(path.startswith(log.path.removesuffix("@metadata")) for log in logs):
-            raise CannotUseBaseline(_inside(path))
-        return
-    place = Path(path).resolve()
-    if not place.parent.is_dir():
+    place = location_of(path)
+    if any(place.startswith(location_of(log.path).removesuffix("/@metadata") + "/") for log in logs):
         raise CannotUseBaseline(
-            f"{path}: there is no directory {place.parent}; nothing was audited: make the directory"
+            f"{path} lies in a directory that is audited; nothing was audited: keep the baseline where no node writes"
         )
-    for log in logs:
-        data = Path(log.path).resolve()
-        if data in place.parents or (data.name == "@metadata" and data.parent in place.parents):
-            raise CannotUseBaseline(_inside(path))
-
-
-def _inside(path: str) -> str:
-    return f"{path} lies in a directory that is audited; nothing was audited: keep the baseline where no node writes"
+    if "://" not in place and not Path(place).parent.is_dir():
+        raise CannotUseBaseline(
+            f"{path}: there is no directory {Path(place).parent}; nothing was audited: make the directory"
+        )
 
 
 def _unusable(path: str, reason: str) -> CannotUseBaseline:

@@ -98,6 +98,8 @@ def test_a_wrong_place_is_refused(tmp_path: Path, node: Path) -> None:
     logs = find_logs([str(node)])
     with pytest.raises(CannotUseBaseline, match="lies in a directory that is audited"):
         read_baseline(str(node / "baseline.json"), logs)
+    with pytest.raises(CannotUseBaseline, match="lies in a directory that is audited"):
+        read_baseline(f"file://{node}/baseline.json", logs)
     with pytest.raises(CannotUseBaseline, match="there is no directory"):
         read_baseline(str(tmp_path / "none" / "baseline.json"), logs)
 
