@@ -24,6 +24,8 @@ from snapshots.offline.scan import Scanned
 Row = tuple[object, ...]
 
 _US: Final = 1_000
+_TYPE_AT: Final = {**dict.fromkeys(range(0x90, 0xA0), 1), 0xDC: 3}
+"""The place of a record's type behind each head of MessagePack for an array of up to 15, or of up to 65,535 items."""
 FROM_SNAPSHOT: Final = 0
 FROM_LOG: Final = 1
 
@@ -54,7 +56,9 @@ def batch_row(node: str, file: str, scanned: Scanned) -> Row:
 
 def peek_type(packed: bytes) -> int:
     """Return the type number of a packed record without decoding the record; -1 if that is not possible."""
-    at = 1 if packed[0] & 0xF0 == 0x90 else 3
+    at = _TYPE_AT.get(packed[0])
+    if at is None:
+        return -1
     return packed[at] if len(packed) > at and packed[at] < 0x80 else -1
 
 

@@ -107,10 +107,14 @@ class Node(History):
 
     def log_raw(self, fields: list[object]) -> Offset:
         """Append a durable batch with one record of any content; return its offset."""
+        return self.log_packed(msgpack.packb(fields))
+
+    def log_packed(self, record: bytes) -> Offset:
+        """Append a durable batch with one record of any bytes; return its offset."""
         self.write_out()
         shape = self.journal.shape
         batch = encode(
-            msgpack.packb(fields),
+            record,
             base_offset=shape.end,
             epoch=self.epoch,
             record_count=1,

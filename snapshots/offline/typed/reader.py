@@ -98,19 +98,20 @@ class TypedReader(DataSourceReader):  # type: ignore[misc]
             found = [
                 (offset, decode_record(each))
                 for offset, each in enumerate(packed, batch.base_offset)
-                if peek_type(each) == number
+                if peek_type(each) in (number, -1)
             ]
         except LogFormatError as e:
             self._damaged(part, f"the batch at offset {batch.base_offset}: {e}")
             return
         for offset, record in found:
-            if isinstance(record, UnknownRecord):
+            if not isinstance(record, UnknownRecord):
+                if type(record) is cls and part.since <= offset < part.end:
+                    yield (part.node, offset, batch.epoch, timestamp, *convert(record))
+            elif record.type_number == number:
                 raise LogFormatError(
                     f"the record at offset {offset} is of type {number}, version {record.version}, which this release does "
                     "not know: use the release that wrote it, or a later one"
                 )
-            if part.since <= offset < part.end:
-                yield (part.node, offset, batch.epoch, timestamp, *convert(record))
 
     def _damaged(self, part: Part, reason: str) -> None:
         if not self._settings.skips_damage:
