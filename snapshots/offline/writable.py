@@ -106,4 +106,4 @@ def write_text(path: str, text: str) -> None:
         directory, _, name = path.rpartition("/")
         RemoteDirectory(directory).write_atomic(name, text.encode())
     else:
-        Path(path.removeprefix("file://")).write_text(text)
+        Path(path.removeprefix("file://")).write_text(text, encoding="utf-8")
