@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.5
 LOG_EVERY_S: Final = 30.0
+TICKER: Final = "progress of a job"
+"""The name of the thread that asks Spark and shows the answer."""
 
 
 class Done(NamedTuple):
@@ -54,28 +56,13 @@ class Stage:
         return f"{self.what}: {share:.0%}{rate}  {seconds * (1 - share) / share:,.0f} s left"
 
 
-class Watcher:
-    """Asks Spark how far the running stages are."""
-
-    def __init__(self) -> None:
-        self._spark: SparkSession | None = None
-
-    def watch(self, spark: "SparkSession") -> None:
-        self._spark = spark
-
-    def done(self) -> Done:
-        if self._spark is None:
-            return Done(0, 0)
-        tracker = self._spark.sparkContext.statusTracker()
-        stages = [found for each in tracker.getActiveStageIds() if (found := tracker.getStageInfo(each)) is not None]
-        return Done(sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages))
-
-
 class Progress:
     """Tells a person what happens: `progress("stage")` begins a stage."""
 
-    def __init__(self, stage: Stage, watcher: Watcher, show: Callable[[str], None]) -> None:
-        self._stage, self._watcher, self._show = stage, watcher, show
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._stage = Stage()
+        self._show = show
+        self._spark: SparkSession | None = None
 
     def __call__(self, what: str) -> None:
         self._stage.begin(what)
@@ -83,8 +70,18 @@ class Progress:
 
     def reads(self, spark: "SparkSession", records: int) -> None:
         """From now on stages are those of `spark`, and each reads so many records."""
-        self._watcher.watch(spark)
         self._stage.records = records
+        self._spark = spark
+
+    def tick(self) -> None:
+        """Ask Spark how far the running stages are, and show the answer if there is one."""
+        if self._spark is None:
+            return
+        tracker = self._spark.sparkContext.statusTracker()
+        stages = [found for each in tracker.getActiveStageIds() if (found := tracker.getStageInfo(each)) is not None]
+        done = Done(sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages))
+        if done.tasks:
+            self._show(self._stage.text(done))
 
 
 @contextmanager
@@ -95,23 +92,21 @@ def shown_progress(stream: IO[str] | None = None) -> Iterator[Progress]:
     shows none: Spark's own log tells its stages.
     """
     stream = stream or (io.StringIO() if is_submitted() else sys.stderr)
-    stage, watcher = Stage(), Watcher()
     ended = threading.Event()
     with _terminal(stream) if stream.isatty() else _log(stream) as (show, every_s):
-        ticker = threading.Thread(target=_tick, args=(stage, watcher, show, every_s, ended), daemon=True)
+        progress = Progress(show)
+        ticker = threading.Thread(target=_tick, name=TICKER, args=(progress, every_s, ended), daemon=True)
         ticker.start()
         try:
-            yield Progress(stage, watcher, show)
+            yield progress
         finally:
             ended.set()
             ticker.join()
 
 
-def _tick(stage: Stage, watcher: Watcher, show: Callable[[str], None], every_s: float, ended: threading.Event) -> None:
+def _tick(progress: Progress, every_s: float, ended: threading.Event) -> None:
     while not ended.wait(every_s):
-        done = watcher.done()
-        if done.tasks:
-            show(stage.text(done))
+        progress.tick()
 
 
 @contextmanager

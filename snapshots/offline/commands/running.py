@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Final
 
@@ -32,17 +32,15 @@ def session(
             prepare()
     except JavaNotFound as e:
         raise Failed(str(e)) from None
-    with shown_progress() as step:
+    with ExitStack() as at_last, shown_progress() as step:
         step("starting Spark")
         spark = start_session(master, shuffle_partitions=shuffle_partitions)
-        try:
-            with failing_in_one_line():
-                from snapshots.offline.inputs import records_in
+        at_last.callback(spark.stop)  # when the progress, which asks Spark from a thread, has ended
+        with failing_in_one_line():
+            from snapshots.offline.inputs import records_in
 
-                step.reads(spark, records_in(directories))
-                yield spark, step
-        finally:
-            spark.stop()
+            step.reads(spark, records_in(directories))
+            yield spark, step
 
 
 @contextmanager

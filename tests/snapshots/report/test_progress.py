@@ -1,8 +1,12 @@
 """What a person sees while a job runs."""
 
 import io
+import threading
 
-from snapshots.offline.progress import Done, Stage, shown_progress
+import pytest
+
+from snapshots.offline.commands import running
+from snapshots.offline.progress import TICKER, Done, Stage, shown_progress
 
 
 class Terminal(io.StringIO):
@@ -44,3 +48,19 @@ def test_a_terminal_is_left_clean() -> None:
     with shown_progress(stream) as progress:
         progress("starting Spark")
     assert not stream.getvalue().rstrip().endswith("starting Spark")
+
+
+def test_spark_is_asked_nothing_once_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that stops answers a question about its stages with an error, whose traceback would end the command's output."""
+    asking_at_stop: list[bool] = []
+
+    class Spark:
+        def stop(self) -> None:
+            asking_at_stop.append(any(each.name == TICKER for each in threading.enumerate()))
+
+    monkeypatch.setattr("snapshots.offline.session.prepare", lambda: None)
+    monkeypatch.setattr("snapshots.offline.session.start_session", lambda *_, **__: Spark())
+    with running.session(None, 8, ()) as (_, step):
+        step("reading")
+        assert any(each.name == TICKER for each in threading.enumerate())
+    assert asking_at_stop == [False]
