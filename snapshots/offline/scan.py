@@ -136,6 +136,8 @@ def scan(file: File, stretch: FileRange, until: Offset | None = None, *, chained
             yield Scanned(position, stop - position, None, expected, chain, None, str(e))
             position, expected, chain = stop, None, None
             continue
+        if until is not None and batch.base_offset >= until:
+            return  # behind damage, which may have hidden the end
         chain_ok = verify_chain(batch, chain) if chained and chain is not None else None
         yield Scanned(position, len(batch.data), batch, expected, chain, chain_ok, None)
         position += len(batch.data)

@@ -144,6 +144,15 @@ def test_flipped_bits_are_found_where_they_are(spark: "SparkSession", quorum: li
     assert found["controller 3", "snapshot-damaged"].file == snapshot.name
 
 
+def test_damage_of_the_last_batch_is_one_finding(spark: "SparkSession", quorum: list[Path]) -> None:
+    """The log has no intact batch behind the damage, and yet the log is not too short: the damaged bytes are there."""
+    last = segments(quorum[1])[-1]
+    position, batch = batches_of(last)[-1]
+    flip(last, position + 81)
+    (finding,) = run(spark, quorum).findings
+    assert (finding.rule, finding.node, finding.offset) == ("damaged-batch", "controller 2", batch.base_offset)
+
+
 def test_a_cut_log_is_shorter_than_what_was_durable(spark: "SparkSession", quorum: list[Path]) -> None:
     last = segments(quorum[1])[-1]
     position, batch = batches_of(last)[-1]

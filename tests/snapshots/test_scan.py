@@ -89,6 +89,21 @@ def test_a_torn_tail_above_the_durable_end_is_not_looked_at(node: Node) -> None:
     assert scanned(bytes(torn), last.name)[-1].error is not None
 
 
+def test_nothing_above_the_end_is_read_after_damage_below_it(node: Node) -> None:
+    """The last batch below the durable end is damaged, and the node has written on: the batch above may be half written."""
+    first = segments(node.path)[0]
+    batches = scanned(first.read_bytes(), first.name)
+    damaged = bytearray(first.read_bytes())
+    damaged[batches[4].position + 90] ^= 4
+    above = batches[5].batch
+    assert above is not None
+    found = scanned(bytes(damaged), first.name, above.base_offset)
+    assert found[:4] == batches[:4]
+    assert [(each.position, each.length, each.batch) for each in found[4:]] == [
+        (batches[4].position, batches[4].length, None)
+    ]
+
+
 @pytest.mark.parametrize("split_bytes", [1, 500, 4_000, 1 << 30])
 def test_stretches_begin_at_batches_and_cover_the_file(node: Node, split_bytes: int) -> None:
     """For any split: the same batches, the same chains, no batch twice."""
@@ -144,3 +159,9 @@ def test_the_type_of_a_packed_record_is_seen_without_decoding() -> None:
         assert peek_type(msgpack.packb((number, 0, "x"))) == number
         assert peek_type(msgpack.packb((number, 0, *range(30)))) == number
     assert peek_type(msgpack.packb((200, 0))) == -1
+
+
+def test_the_type_of_a_record_in_an_unusual_form_is_not_guessed() -> None:
+    """MessagePack allows an array's head of five bytes, which our writers never use. The type is not where it should be."""
+    assert peek_type(b"\xdd\x00\x00\x00\x03\x05\x00\xa1x") == -1
+    assert peek_type(b"\xc0") == -1

@@ -17,19 +17,24 @@ def check_notes(logs: Iterable[NodeLog], batches: Batches, nodes: dict[str, Node
     logs = tuple(logs)
     noted = {log.flushed.end for log in logs if log.flushed} | {log.start.start.offset for log in logs if log.start}
     chains = batches.chains_at(noted)
+    damaged = {(each.node, each.offset) for each in batches.findings if each.rule == "damaged-batch"}
     found: list[Finding] = []
     for log in logs:
-        found += _check_ends(log, chains, nodes.get(log.node))
+        found += _check_ends(log, chains, nodes.get(log.node), damaged)
         found += _check_genesis(log, nodes.get(log.node))
     return found
 
 
 def _check_ends(
-    log: NodeLog, chains: dict[tuple[str, Offset], bytes], numbers: NodeBatches | None
+    log: NodeLog,
+    chains: dict[tuple[str, Offset], bytes],
+    numbers: NodeBatches | None,
+    damaged: set[tuple[str | None, Offset | None]],
 ) -> Iterator[Finding]:
+    """Check the noted ends. `damaged` has the places of damage: a log that ends there is not too short, it is damaged."""
     end = numbers.end_offset if numbers else log.start_offset
     flushed, start = log.flushed, log.start
-    if flushed is not None and end < flushed.end:
+    if flushed is not None and end < flushed.end and (log.node, end) not in damaged:
         yield _at("log-too-short", log, end, f"the log ends at {end}; all below {flushed.end} was durable once")
     if flushed is not None and chains.get((log.node, flushed.end), flushed.chain) != flushed.chain:
         yield _at("flushed-chain", log, flushed.end, "`flushed` notes another chain than the log has")
