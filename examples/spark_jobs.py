@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def answer(spark: "SparkSession", request: dict[str, Any]) -> dict[str, Any]:
     """Runs one job and returns the result."""
-    from snapshots.offline.audit.run import audit, summary
+    from snapshots.offline.audit.run import audit
+    from snapshots.offline.audit.summary import summary
     from snapshots.offline.compaction import compact
     from snapshots.offline.report.page import report_html
 

@@ -21,7 +21,8 @@ from metadata_log.format.records import (
 )
 from metadata_log.store.log import Log
 from snapshots.offline.audit.findings import Severity
-from snapshots.offline.audit.run import AuditResult, audit
+from snapshots.offline.audit.result import AuditResult
+from snapshots.offline.audit.run import audit
 from snapshots.reader import read_snapshot
 from snapshots.writer import write_records
 from tests.metadata_log.image.histories import broker

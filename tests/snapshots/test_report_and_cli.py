@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from snapshots.offline import __main__ as cli
-from snapshots.offline.audit.run import audit, lines_of, summary
+from snapshots.offline.audit.run import audit
+from snapshots.offline.audit.summary import lines_of, summary
 from snapshots.offline.commands import running, shared
 from snapshots.offline.report.page import report_html
 from tests.snapshots.nodes import Node, copies, flip, segments

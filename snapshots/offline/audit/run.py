@@ -27,7 +27,7 @@ from snapshots.offline.audit.batches import Batches, read_batches
 from snapshots.offline.audit.findings import Finding, Severity, error
 from snapshots.offline.audit.leader_checks import check_beginnings, check_named_skips, check_voters, leaders_of
 from snapshots.offline.audit.note_checks import check_notes
-from snapshots.offline.audit.result import Activity, AuditResult, Leadership
+from snapshots.offline.audit.result import Activity, AuditResult
 from snapshots.offline.audit.snapshot_checks import (
     CheckedSnapshot,
     check_snapshots,
@@ -35,7 +35,6 @@ from snapshots.offline.audit.snapshot_checks import (
     verify_snapshots,
 )
 from snapshots.offline.audit.state_checks import base_end, check_state, placed, replay_log
-from snapshots.offline.audit.summary import baseline_lines, findings_csv, lines_of, summary
 from snapshots.offline.inputs import NodeLog, find_logs, standing_text
 from snapshots.offline.survey import NO_PUNCTUATION, read_table
 
@@ -48,8 +47,6 @@ _RACY: Final = frozenset(
      "flushed-chain", "start-chain", "no-snapshot", "snapshot-boundary"}
 )  # fmt: skip
 """Rules that a node can seem to break because it truncates or retires segments during the audit."""
-
-__all__ = ["Activity", "AuditResult", "Leadership", "audit", "baseline_lines", "findings_csv", "lines_of", "summary"]
 
 Progress = Callable[[str], None]
 

@@ -27,7 +27,6 @@ HEADER_BYTES: Final = 61
 BATCH_BYTES_MAX: Final = 16 << 20
 """Maximum size of a batch. Kafka's own maximum for the metadata log is 8 MiB of records."""
 MAGIC: Final = 2
-MAGIC_AT: Final = 16
 PREFIX_BYTES: Final = 12
 """The base offset and the length, which the length does not count."""
 RECORD_BYTES_MIN: Final = 7

@@ -22,7 +22,6 @@ from snapshots.offline.kafka.tables import CONTROL, METADATA
 
 FRAME_VERSION: Final = 1
 LEADER_CHANGE: Final = 2
-SNAPSHOT_HEADER: Final = 3
 SNAPSHOT_FOOTER: Final = 4
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _BODY_VERSION: Final = struct.Struct(">h")

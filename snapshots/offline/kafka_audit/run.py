@@ -155,7 +155,7 @@ def _misfits(logs: Sequence[KafkaLog], reference: KafkaLog, replayed: ReplayedLo
         for node, found in places.items():
             same = found.get(each.offset)
             if same is not None and same.data == held.data:
-                near = _neighbours(same, each.offset) if index < WITH_RECORDS_MAX else ()
+                near = _neighbours(same) if index < WITH_RECORDS_MAX else ()
                 yield finding._replace(node=node, file=same.file, position=same.position, records=near)
     for rule, count in sorted(fold.more.items()):
         yield error(rule, f"{count:,} more findings of this rule, which are not listed", node=reference.node)
@@ -181,8 +181,8 @@ def _places(log: KafkaLog, offsets: Sequence[Offset]) -> dict[Offset, _Place]:
     return found
 
 
-def _neighbours(place: _Place, offset: Offset) -> tuple[Neighbour, ...]:
-    """Return the records around an offset, of its batch."""
+def _neighbours(place: _Place) -> tuple[Neighbour, ...]:
+    """Return the records around the place, as people see them."""
     found = []
     for each in place.near:
         fields = to_json(each.record)

@@ -52,10 +52,6 @@ class Leaders:
         if leader in self.fenced:
             self._chosen[place] = offset
 
-    def went(self, leader: NodeId) -> None:
-        """Note that a partition was removed."""
-        self.led[leader] -= 1
-
     def broker(self, broker_id: NodeId, fenced: bool, offset: Offset) -> None:
         """Note the state of a broker. A broker that is not registered is not fenced."""
         if fenced and broker_id not in self.fenced:

@@ -24,7 +24,8 @@ from metadata_log.store.log import Log
 from metadata_log.store.log_config import LogConfig
 from snapshots.offline.audit.baseline_checks import AgainstBaseline
 from snapshots.offline.audit.findings import Severity
-from snapshots.offline.audit.run import AuditResult, audit
+from snapshots.offline.audit.result import AuditResult
+from snapshots.offline.audit.run import audit
 from snapshots.offline.compaction import compact
 from snapshots.offline.inputs import METADATA_DIRECTORY, find_log, find_logs
 from tests.sim.cluster import Cluster
