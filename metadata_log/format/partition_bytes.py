@@ -14,7 +14,7 @@ from typing import Final
 
 import msgpack
 
-from metadata_log.format.records import RECORD_VERSION, TYPE_NUMBERS, Partition
+from metadata_log.format.records import RECORD_VERSION, TYPE_NUMBERS, Partition, PartitionChange
 from metadata_log.format.shapes import UUID_BYTES, Fields, Shape
 
 _SHORT_ARRAY: Final = 0x9
@@ -37,12 +37,24 @@ PARTITION_STARTS: Final = tuple(
     [bytes([_SHORT_ARRAY << 4 | 4 + fields]) + PARTITION_MARK for fields in range(len(_SHAPE.names) - 1)]
 )
 """The bytes before the topic id, by the number of fields behind the partition's number."""
-NUMBER_AT: Final = 1 + len(PARTITION_MARK) + UUID_BYTES
+CHANGE_MARK: Final = bytes([TYPE_NUMBERS[PartitionChange], *PARTITION_MARK[1:]])
+"""The same bytes of a `PartitionChange`."""
+ID_AT: Final = 1 + len(PARTITION_MARK)
+"""The place of the topic id in both records. A topic id that is the first field of another record has this place, too."""
+NUMBER_AT: Final = ID_AT + UUID_BYTES
+"""The place of the partition's number in both records."""
 NUMBER_BYTES: Final = {**dict.fromkeys(range(0x80), 0), 0xCC: 1, 0xCD: 2, 0xCE: 4}
 """How many bytes follow MessagePack's head of an unsigned number. A number below 128 is its own head."""
+NUMBER_SIZES: Final = {head: 1 + more for head, more in NUMBER_BYTES.items()}
+"""How many bytes a packed number has, by the first of them."""
 
 pack: Final[Callable[[object], bytes]] = msgpack.Packer(use_bin_type=True, strict_types=False).pack
 """One packer for all threads: `pack` does not release the interpreter lock."""
+
+
+def number_of(packed: bytes) -> int:
+    """Return the number of a partition from its own bytes, which are those of `NUMBER_BYTES`."""
+    return packed[0] if len(packed) == 1 else int.from_bytes(packed[1:], "big")
 
 
 def encode_partition(topic_id: bytes, partition: int, state: Fields) -> bytes:

@@ -20,10 +20,9 @@ from metadata_log.format.batch import FORMAT_VERSION, Batch
 from metadata_log.format.codec import UnknownRecord, decode_record, split_payload
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset, Uuid, parse_uuid
-from metadata_log.format.partition_bytes import PARTITION_MARK, PARTITION_STARTS
+from metadata_log.format.partition_bytes import CHANGE_MARK, ID_AT, NUMBER_AT, PARTITION_STARTS
 from metadata_log.format.records import (
     FIRST_CONTROL_TYPE,
-    RECORD_VERSION,
     TYPE_NUMBERS,
     MetadataRecord,
     PartitionChange,
@@ -33,16 +32,11 @@ from metadata_log.image.entities import entity_keys
 from metadata_log.image.entity_key import EVERY_TOPIC, EntityKey, topic_key
 from snapshots.offline.rows import FROM_LOG, FROM_SNAPSHOT, Row, entity_text, visible_records
 
-CHANGE_STARTS: Final = tuple(
-    bytes([0x90 | 4 + fields, TYPE_NUMBERS[PartitionChange], RECORD_VERSION]) + PARTITION_MARK[2:]
-    for fields in range(len(PartitionChange._fields) - 1)
-)
+_CHANGE_STARTS: Final = [bytes([0x90 | 4 + fields]) + CHANGE_MARK for fields in range(len(PartitionChange._fields) - 1)]
 """The bytes before the topic id of a `PartitionChange`, by the number of fields behind the partition's number."""
-TOPIC_AT: Final = len(CHANGE_STARTS[0])
-TOPIC_END: Final = TOPIC_AT + 16
 PACKED_BYTES_MAX: Final = 8 << 20
 """About how many bytes of records a task collects before it gives them away as rows."""
-_STARTS: Final = frozenset((*CHANGE_STARTS, *PARTITION_STARTS))
+_STARTS: Final = frozenset((*_CHANGE_STARTS, *PARTITION_STARTS))
 
 
 class Pack(NamedTuple):
@@ -91,8 +85,8 @@ class _Packer:
         """
         payload, packs = batch.payload, self._packs
         for offset, piece in enumerate(split_payload(payload, batch.record_count), batch.base_offset):
-            if piece[:TOPIC_AT] in _STARTS:
-                topic_id = piece[TOPIC_AT:TOPIC_END]
+            if piece[:ID_AT] in _STARTS:
+                topic_id = piece[ID_AT:NUMBER_AT]
                 sizes, offsets, together = packs.get(topic_id) or self._pack(topic_id)
                 sizes.append(len(piece))  # `Pack.add` would cost a third more, for each of millions of records
                 offsets.append(offset)

@@ -20,7 +20,7 @@ from typing import Final, cast
 
 from metadata_log.format.codec import UnknownRecord, decode_record
 from metadata_log.format.ids import EPOCH_MAX, ZERO_UUID, NodeId, Offset
-from metadata_log.format.partition_bytes import NUMBER_AT, NUMBER_BYTES
+from metadata_log.format.partition_bytes import CHANGE_MARK, NUMBER_AT, NUMBER_BYTES
 from metadata_log.format.partition_state import (
     DIRECTORIES,
     ISR,
@@ -42,12 +42,11 @@ from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.entities import with_order_keys
 from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, NOWHERE
-from snapshots.offline.packed.entities import CHANGE_STARTS
 
 STATES_MAX: Final = 50_000
 """Maximum number of states, and of changes, that one task remembers."""
-_CHANGE_TYPE: Final = CHANGE_STARTS[0][1]
-_ID_HEAD: Final = CHANGE_STARTS[0][3]
+_CHANGE_TYPE: Final = CHANGE_MARK[0]
+_ID_HEAD: Final = CHANGE_MARK[2]
 """The head of the bytes of an id: the third byte after the array's head, if type and version take one byte each."""
 _BEHIND_LEADER: Final = PartitionChange._fields.index("leader") + 1
 _NOTHING_ELSE: Final = (None,) * (len(PartitionChange._fields) - _BEHIND_LEADER)

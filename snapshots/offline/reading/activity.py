@@ -15,6 +15,7 @@ from metadata_log.format.batch import Batch
 from metadata_log.format.codec import UnknownRecord, decode_record, split_payload
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import NO_LEADER
+from metadata_log.format.partition_bytes import CHANGE_MARK, ID_AT, NUMBER_AT, NUMBER_SIZES
 from metadata_log.format.records import (
     RECORD_VERSION,
     TYPE_NUMBERS,
@@ -22,7 +23,6 @@ from metadata_log.format.records import (
     PartitionChange,
     Record,
 )
-from snapshots.offline.shares.steps import CHANGE_MARK, NUMBER_AT, NUMBER_SIZES
 
 _KNOWN_MAX: Final = 20_000
 """How many different changes a task remembers."""
@@ -58,7 +58,7 @@ def activity(batches: Iterable[Batch], first_ms: int, bucket_ms: int) -> Counter
 
 
 def _kinds_of(piece: bytes, known: dict[bytes, Kinds]) -> Kinds:
-    if piece[1 : len(CHANGE_MARK) + 1] == CHANGE_MARK and len(piece) > NUMBER_AT:
+    if piece[1:ID_AT] == CHANGE_MARK and len(piece) > NUMBER_AT:
         fields = piece[NUMBER_AT + NUMBER_SIZES.get(piece[NUMBER_AT], 0) :]
         kinds = known.get(fields)
         if kinds is None:

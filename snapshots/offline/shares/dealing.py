@@ -26,9 +26,9 @@ from metadata_log.format.batch import FORMAT_VERSION, Batch, check_format
 from metadata_log.format.codec import UnknownRecord, decode_batch, decode_record, encode_valid, split_payload
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset, Uuid
+from metadata_log.format.partition_bytes import ID_AT, NUMBER_AT, PARTITION_MARK
 from metadata_log.format.partition_runs import PartitionRun, columns_of
 from metadata_log.format.records import (
-    RECORD_VERSION,
     TOPIC_RESOURCE,
     TYPE_NUMBERS,
     AbortTransaction,
@@ -52,7 +52,6 @@ from metadata_log.format.records import (
     Topic,
     UnregisterBroker,
 )
-from metadata_log.format.shapes import UUID_BYTES
 from metadata_log.image.skips import names
 from snapshots.offline.rows import FROM_LOG, FROM_SNAPSHOT, peek_type
 from snapshots.offline.schema import Column
@@ -89,12 +88,10 @@ _OF_TOPICS: Final = frozenset(
 _REQUEST: Final = TYPE_NUMBERS[RequestOutcome]
 _TOPIC: Final = TYPE_NUMBERS[Topic]
 
-ID_AT: Final = 5
-"""The place of a topic's id that is the first field of a packed record: behind the heads of array and id, type and version."""
-ID_END: Final = ID_AT + UUID_BYTES
 _MARKS: Final = frozenset(
-    bytes([TYPE_NUMBERS[cls], RECORD_VERSION, 0xC4, UUID_BYTES]) for cls in (PartitionChange, Partition, EpochsRaised)
+    bytes([TYPE_NUMBERS[cls], *PARTITION_MARK[1:]]) for cls in (PartitionChange, Partition, EpochsRaised)
 )
+"""The bytes before the topic id of the records whose first field is a topic id, behind the array's head."""
 
 _FULL_BYTES: Final = 1 << 20
 _FULL_RECORDS: Final = 20_000
@@ -212,7 +209,7 @@ class Dealer:
         hands, share_of = self._hands, self._topics.of_id.get
         for offset, piece in enumerate(pieces, base):
             # Nearly all records are of a partition; the shares of all others take longer to find.
-            share = share_of(piece[ID_AT:ID_END]) if piece[1:ID_AT] in _MARKS else None
+            share = share_of(piece[ID_AT:NUMBER_AT]) if piece[1:ID_AT] in _MARKS else None
             if share is not None:
                 hands[share].add(base, offset, piece)
                 continue

@@ -19,7 +19,7 @@ from typing import Final, cast
 from metadata_log.format.codec import UnknownRecord, decode_record
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import NodeId, Offset, Uuid
-from metadata_log.format.partition_bytes import pack
+from metadata_log.format.partition_bytes import CHANGE_MARK, ID_AT, NUMBER_AT, NUMBER_SIZES, number_of, pack
 from metadata_log.format.partition_runs import run_of
 from metadata_log.format.partition_state import ISR, LEADER
 from metadata_log.format.records import (
@@ -60,7 +60,7 @@ from snapshots.offline.shares.dealing import (
 )
 from snapshots.offline.shares.leaders import Leaders, LedBy
 from snapshots.offline.shares.misfits import Found, Misfits
-from snapshots.offline.shares.steps import CHANGE_MARK, NUMBER_AT, NUMBER_SIZES, Steps
+from snapshots.offline.shares.steps import Steps
 
 MARKERS: Final = "transaction-markers"
 BASE: Final = "snapshot-misfit"
@@ -159,9 +159,9 @@ class Share:
                     continue
                 size &= SIZE
             end = at + size
-            if payload[at + 1 : at + 5] == CHANGE_MARK and size > NUMBER_AT:
+            if payload[at + 1 : at + ID_AT] == CHANGE_MARK and size > NUMBER_AT:
                 number_end = at + NUMBER_AT + sizes_of_numbers.get(payload[at + NUMBER_AT], size)
-                key = payload[at + 5 : number_end]
+                key = payload[at + ID_AT : number_end]
                 entry = now.get(key) or self._steps.open(self._delta, key)
                 step = None if entry is None else entry[0].steps.get(payload[number_end:end])
                 if step is not None and (self._open is None or self._before is not None):
@@ -172,7 +172,7 @@ class Share:
                     entry[1] += step[1]
                     entry[2] += 1
                     if shape.leader != leader:
-                        place = payload[at + 5 : at + NUMBER_AT], _number(payload[at + NUMBER_AT : number_end])
+                        place = payload[at + ID_AT : at + NUMBER_AT], number_of(payload[at + NUMBER_AT : number_end])
                         self._leaders.moved(leader, shape.leader, place, offset)
                     at = end
                     continue
@@ -350,7 +350,3 @@ class Share:
                 if state[LEADER] in state[ISR] and not examples.keys() >= set(state[ISR]):
                     examples = {**dict.fromkeys(state[ISR], f"{topic.name}-{number}"), **examples}
         return examples
-
-
-def _number(packed: bytes) -> int:
-    return packed[0] if len(packed) == 1 else int.from_bytes(packed[1:], "big")

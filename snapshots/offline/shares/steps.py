@@ -18,7 +18,7 @@ States that have changed since the last `flush` are here, and not in the delta: 
 from typing import Any, Final
 
 from metadata_log.format.ids import Offset, Uuid
-from metadata_log.format.partition_bytes import NUMBER_BYTES, pack
+from metadata_log.format.partition_bytes import NUMBER_SIZES, number_of, pack
 from metadata_log.format.partition_state import (
     DIRECTORIES,
     LEADER,
@@ -26,16 +26,10 @@ from metadata_log.format.partition_state import (
     PARTITION_EPOCH,
     PartitionState,
 )
-from metadata_log.format.records import RECORD_VERSION, TYPE_NUMBERS, PartitionChange
+from metadata_log.format.records import PartitionChange
 from metadata_log.format.shapes import UUID_BYTES
 from metadata_log.image.delta import MetadataDelta
 
-CHANGE_MARK: Final = bytes([TYPE_NUMBERS[PartitionChange], RECORD_VERSION, 0xC4, UUID_BYTES])
-"""The bytes of a packed `PartitionChange` from the second to the fifth."""
-NUMBER_AT: Final = 5 + UUID_BYTES
-"""The place of the partition's number in a packed `PartitionChange`."""
-NUMBER_SIZES: Final = {head: 1 + more for head, more in NUMBER_BYTES.items()}
-"""How many bytes a packed number has, by the first of them."""
 _KEY_BYTES_MAX: Final = UUID_BYTES + max(NUMBER_SIZES.values())
 _SHAPES_MAX: Final = 1 << 16
 _STEPS_MAX: Final = 1 << 19
@@ -129,8 +123,7 @@ class Steps:
 
 
 def _place(key: bytes) -> tuple[Uuid, int]:
-    tail = key[UUID_BYTES:]
-    return key[:UUID_BYTES], tail[0] if len(tail) == 1 else int.from_bytes(tail[1:], "big")
+    return key[:UUID_BYTES], number_of(key[UUID_BYTES:])
 
 
 def _state(entry: list[Any]) -> PartitionState:
