@@ -1,30 +1,20 @@
 """Print a log as lines, damage included. Reads the files without Spark or Java."""
 
 import json
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import Any
 
-from metadata_log.format.ids import Offset
 from snapshots.offline.inputs import NodeLog, find_log
-from snapshots.offline.rows import record_rows
+from snapshots.offline.kafka.dump import Range, Tally
+from snapshots.offline.rows import RecordRow, record_rows
 from snapshots.offline.scan import FileRange, Scanned, scan
 
-OnDamage: TypeAlias = Callable[[], object]
-"""Called for each damaged place, before its line."""
 
-
-def _nothing() -> None:
-    """Takes no notice of damage."""
-
-
-def batch_lines(
-    path: str, since: Offset, to: Offset | None, beyond: bool, as_json: bool, on_damage: OnDamage = _nothing
-) -> Iterator[str]:
+def batch_lines(path: str, wanted: Range, beyond: bool, as_json: bool, tally: Tally) -> Iterator[str]:
     """Return one line per batch."""
-    for name, scanned in _scan(find_log(path), since, to, beyond):
+    for name, scanned in _scan(find_log(path), wanted, beyond):
         batch = scanned.batch
-        if batch is None or scanned.chain_ok is False:
-            on_damage()
+        tally.damaged += batch is None or scanned.chain_ok is False
         if as_json:
             yield json.dumps(_batch_json(name, scanned))
         elif batch is None:
@@ -34,33 +24,30 @@ def batch_lines(
             yield f"{name}:{scanned.position}  {batch}  {batch.last_timestamp_ms}  {chain}"
 
 
-def record_lines(
-    path: str, since: Offset, to: Offset | None, beyond: bool, as_json: bool, on_damage: OnDamage = _nothing
-) -> Iterator[str]:
+def record_lines(path: str, wanted: Range, beyond: bool, as_json: bool, tally: Tally) -> Iterator[str]:
     """Return one line per record."""
-    for name, scanned in _scan(find_log(path), since, to, beyond):
+    for name, scanned in _scan(find_log(path), wanted, beyond):
         for row in record_rows("", name, scanned):
-            _, file, position, offset, epoch, timestamp, _, type_name, version, *_, data, error = row
-            if isinstance(offset, int) and error is None and (offset < since or (to is not None and offset >= to)):
+            if row.error is None and (row.offset is None or not wanted.has(row.offset)):
                 continue
-            if error is not None:
-                on_damage()
+            tally.damaged += row.error is not None
             if as_json:
-                yield _record_json(file, position, offset, epoch, timestamp, type_name, version, data, error)
-            elif error is not None:
-                yield f"{offset}  DAMAGE  {file}:{position}  {error}"
+                yield _record_json(row)
+            elif row.error is not None:
+                yield f"{row.offset}  DAMAGE  {row.file}:{row.position}  {row.error}"
             else:
-                yield f"{offset}  {epoch}  {type_name}  {data}"
+                yield f"{row.offset}  {row.epoch}  {row.type_name}  {row.json}"
 
 
-def _scan(log: NodeLog, since: Offset, to: Offset | None, beyond: bool) -> Iterator[tuple[str, Scanned]]:
-    ends = [end for end in (to, None if beyond else log.durable_end) if end is not None]
+def _scan(log: NodeLog, wanted: Range, beyond: bool) -> Iterator[tuple[str, Scanned]]:
+    """Return the batches and damaged places of the log, with the names of their files; above the durable end if `beyond`."""
+    ends = [end for end in (wanted.until, None if beyond else log.durable_end) if end is not None]
     until = min(ends) if ends else None
-    for segment in log.segments_needed(since, until):
+    for segment in log.segments_needed(wanted.since, until):
         file = log.directory.open(segment.name)
         try:
             for scanned in scan(file, FileRange(segment.name, 0, file.size(), None, None), until):
-                if scanned.batch is None or scanned.batch.end_offset > since:
+                if scanned.batch is None or scanned.batch.end_offset > wanted.since:
                     yield segment.name, scanned
         finally:
             file.close()
@@ -88,26 +75,16 @@ def _batch_json(name: str, scanned: Scanned) -> dict[str, Any]:
     return found
 
 
-def _record_json(
-    file: object,
-    position: object,
-    offset: object,
-    epoch: object,
-    timestamp_us: object,
-    type_name: object,
-    version: object,
-    data: object,
-    error: object,
-) -> str:
+def _record_json(row: RecordRow) -> str:
     found = {
-        "file": file,
-        "position": position,
-        "offset": offset,
-        "epoch": epoch,
-        "timestamp_ms": timestamp_us // 1_000 if isinstance(timestamp_us, int) else None,
-        "type": type_name,
-        "version": version,
-        "data": json.loads(data) if isinstance(data, str) else None,
-        "error": error,
+        "file": row.file,
+        "position": row.position,
+        "offset": row.offset,
+        "epoch": row.epoch,
+        "timestamp_ms": None if row.timestamp is None else row.timestamp // 1_000,
+        "type": row.type_name,
+        "version": row.version,
+        "data": None if row.json is None else json.loads(row.json),
+        "error": row.error,
     }
     return json.dumps(found, ensure_ascii=False)

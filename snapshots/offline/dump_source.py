@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from metadata_log.disk.files import Directory
 from metadata_log.disk.read_only import LocalDirectory
-from metadata_log.format.ids import Offset
 from snapshots.offline.kafka import dump as kafka_dump
 from snapshots.offline.kafka.log_files import is_kafka, is_kafka_file
 
@@ -25,8 +24,7 @@ class Shown(NamedTuple):
     """What to print of a log, and in which form."""
 
     batches: bool
-    since: Offset
-    to: Offset | None
+    wanted: kafka_dump.Range
     beyond: bool
     """Print the batches above the durable end too."""
     as_json: bool
@@ -51,7 +49,7 @@ def dump_of(path: str, log_format: str, shown: Shown) -> tuple[Iterator[str], ka
         return _own(path, shown)
     if shown.beyond:
         raise CannotShow("--all is for metaquorum's own log: Kafka notes no durable end, so all its records are shown")
-    tally, wanted = kafka_dump.Tally(), kafka_dump.Range(shown.since, shown.to)
+    tally, wanted = kafka_dump.Tally(), shown.wanted
     found = kafka_dump.scan(directory, name, wanted)
     if shown.batches:
         return kafka_dump.batch_lines(found, shown.as_json, tally), tally
@@ -61,13 +59,9 @@ def dump_of(path: str, log_format: str, shown: Shown) -> tuple[Iterator[str], ka
 def _own(path: str, shown: Shown) -> tuple[Iterator[str], kafka_dump.Tally]:
     from snapshots.offline.dump import batch_lines, record_lines
 
-    tally = kafka_dump.Tally()
-
-    def count() -> None:
-        tally.damaged += 1
-
     form = batch_lines if shown.batches else record_lines
-    return form(path, shown.since, shown.to, shown.beyond, shown.as_json, count), tally
+    tally = kafka_dump.Tally()
+    return form(path, shown.wanted, shown.beyond, shown.as_json, tally), tally
 
 
 def place_of(path: str) -> tuple[Directory, str | None]:

@@ -6,12 +6,12 @@ A batch or record that cannot be decoded becomes a row with an error in the tabl
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.codec import UnknownRecord, decode_batch, record_to_json, split_payload
 from metadata_log.format.errors import LogFormatError
-from metadata_log.format.ids import Offset, uuid_text
+from metadata_log.format.ids import Epoch, Offset, uuid_text
 from metadata_log.format.records import (
     RECORD_VERSION,
     TYPE_NUMBERS,
@@ -28,6 +28,27 @@ _TYPE_AT: Final = {**dict.fromkeys(range(0x90, 0xA0), 1), 0xDC: 3}
 """The place of a record's type behind each head of MessagePack for an array of up to 15, or of up to 65,535 items."""
 FROM_SNAPSHOT: Final = 0
 FROM_LOG: Final = 1
+
+
+class RecordRow(NamedTuple):
+    """One row of `records`: a record, or a damaged place, which has an error and no record."""
+
+    node: str
+    file: str
+    position: int
+    offset: Offset | None
+    epoch: Epoch | None = None
+    timestamp: int | None = None
+    """In microseconds."""
+    type: int | None = None
+    type_name: str | None = None
+    version: int | None = None
+    entities: tuple[str, ...] = ()
+    topic_id: str | None = None
+    broker_id: int | None = None
+    payload: bytes | None = None
+    json: str | None = None
+    error: str | None = None
 
 
 def entity_text(key: EntityKey) -> str:
@@ -62,7 +83,7 @@ def peek_type(packed: bytes) -> int:
     return packed[at] if len(packed) > at and packed[at] < 0x80 else -1
 
 
-def record_rows(node: str, file: str, scanned: Scanned, types: frozenset[int] | None = None) -> Iterator[Row]:
+def record_rows(node: str, file: str, scanned: Scanned, types: frozenset[int] | None = None) -> Iterator[RecordRow]:
     """Return the rows of `records` for one batch; with `types`, only records of these types."""
     batch = scanned.batch
     if batch is None:
@@ -87,18 +108,18 @@ def record_rows(node: str, file: str, scanned: Scanned, types: frozenset[int] | 
         if types is not None and number not in types:
             continue
         as_json = record_to_json(record)
-        keys = [] if isinstance(record, UnknownRecord) else [entity_text(key) for key in entity_keys(record)]
+        keys = () if isinstance(record, UnknownRecord) else map(entity_text, entity_keys(record))
         topic_id, broker_id = getattr(record, "topic_id", None), getattr(record, "broker_id", None)
         shown_id = None if topic_id is None else uuid_text(topic_id)
-        yield (
-            node, file, scanned.position, offset, batch.epoch, timestamp, number, as_json["type"], version, keys,
-            shown_id, broker_id, payload, json.dumps(as_json["data"], ensure_ascii=False), None,
+        yield RecordRow(
+            node, file, scanned.position, offset, batch.epoch, timestamp, number, str(as_json["type"]), version, tuple(keys),
+            shown_id, broker_id, payload, json.dumps(as_json["data"], ensure_ascii=False),
         )  # fmt: skip
 
 
-def _error_row(node: str, file: str, scanned: Scanned, error: str | None) -> Row:
+def _error_row(node: str, file: str, scanned: Scanned, error: str | None) -> RecordRow:
     offset = scanned.batch.base_offset if scanned.batch is not None else scanned.expected_offset
-    return (node, file, scanned.position, offset, None, None, None, None, None, [], None, None, None, None, error)
+    return RecordRow(node, file, scanned.position, offset, error=error)
 
 
 def entity_rows(

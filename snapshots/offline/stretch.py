@@ -160,8 +160,7 @@ def _may_begin(data: bytes, at: int) -> bool:
 
 def _punctuation(name: str, scanned: Scanned, batch: Batch) -> Iterator[Placed]:
     for row in record_rows("", name, scanned, PUNCTUATION):
-        offset, payload, error = row[3], row[12], row[14]
-        if error is None:
-            assert isinstance(offset, int)
-            assert isinstance(payload, bytes)
-            yield Placed(offset, batch.epoch, batch.last_timestamp_ms, decode_records(payload, 1)[0], payload)
+        if row.error is None:
+            assert row.offset is not None and row.payload is not None, "only a row with an error lacks them"
+            record = decode_records(row.payload, 1)[0]
+            yield Placed(row.offset, batch.epoch, batch.last_timestamp_ms, record, row.payload)

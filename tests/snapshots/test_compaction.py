@@ -12,6 +12,7 @@ from snapshots.offline.audit.findings import Severity
 from snapshots.offline.audit.run import audit
 from snapshots.offline.compaction import CannotCompact, compact
 from snapshots.offline.dump import record_lines
+from snapshots.offline.kafka.dump import Range, Tally
 from tests.snapshots.nodes import Node, copies, flip, segments
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def test_an_epoch_may_have_sixty_four_bits(spark: "SparkSession", tmp_path: Path
     result = audit(spark, [str(node.path)])
     assert result.count(Severity.ERROR) == 0, result.findings
     assert [led.epoch for led in result.leaders][-1] == node.epoch
-    assert f'"epoch": {node.epoch},' in list(record_lines(str(node.path), 0, None, False, as_json=True))[-1]
+    assert f'"epoch": {node.epoch},' in list(record_lines(str(node.path), Range(), False, True, Tally()))[-1]
 
 
 def test_a_log_that_stands_on_a_snapshot_is_folded_onto_it(spark: "SparkSession", tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_the_look_tells_what_the_rows_of_the_batches_tell(node: Node, split_byte
     rows = [row for name, each in scanned(node.path) for row in record_rows("n", name, each, PUNCTUATION)]
     punctuation = log.punctuation
     told = sorted({*punctuation.control, *punctuation.markers, *punctuation.every_topic})
-    assert [(each.offset, each.payload) for each in told] == [(row[3], row[12]) for row in rows]
+    assert [(each.offset, each.payload) for each in told] == [(row.offset, row.payload) for row in rows]
 
 
 def test_control_batches_tell_their_ends_unasked(node: Node) -> None:

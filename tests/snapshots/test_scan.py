@@ -13,8 +13,10 @@ from metadata_log.format.batch import HEADER_BYTES
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from snapshots.offline.dump import batch_lines, record_lines
 from snapshots.offline.inputs import NoLogHere, find_log, find_logs
-from snapshots.offline.rows import peek_type
+from snapshots.offline.kafka.dump import Range, Tally
+from snapshots.offline.rows import RecordRow, peek_type
 from snapshots.offline.scan import FileRange, Scanned, scan, split
+from snapshots.offline.schema import RECORDS
 from tests.sim.world.disk import MemoryDirectory
 from tests.snapshots.nodes import Node, copies, flip, segments
 
@@ -141,15 +143,23 @@ def test_a_log_is_found_by_data_directory_or_by_its_own(node: Node, tmp_path: Pa
 
 def test_a_dump_shows_records_batches_and_damage(node: Node, tmp_path: Path) -> None:
     (path,) = copies(node, tmp_path, (1,))
-    records = list(record_lines(str(path), 0, None, False, False))
+    records = list(record_lines(str(path), Range(), False, False, Tally()))
     assert len(records) == node.journal.shape.end
     assert records[0].startswith("0  ")
     assert "LeaderChange" in records[0]
-    assert [line.split()[0] for line in record_lines(str(path), 10, 13, False, False)] == ["10", "11", "12"]
+    assert [line.split()[0] for line in record_lines(str(path), Range(10, 13), False, False, Tally())] == [
+        "10",
+        "11",
+        "12",
+    ]
     flip(segments(path)[0], 500)
-    assert sum("DAMAGE" in line for line in record_lines(str(path), 0, None, False, False)) == 1
-    assert sum("DAMAGE" in line for line in batch_lines(str(path), 0, None, False, False)) == 1
-    assert all(line.startswith("{") for line in batch_lines(str(path), 0, None, False, True))
+    assert sum("DAMAGE" in line for line in record_lines(str(path), Range(), False, False, Tally())) == 1
+    assert sum("DAMAGE" in line for line in batch_lines(str(path), Range(), False, False, Tally())) == 1
+    assert all(line.startswith("{") for line in batch_lines(str(path), Range(), False, True, Tally()))
+
+
+def test_a_row_of_a_record_has_the_columns_of_its_table() -> None:
+    assert RecordRow._fields == tuple(column.name for column in RECORDS)
 
 
 def test_the_type_of_a_packed_record_is_seen_without_decoding() -> None:

@@ -9,6 +9,7 @@ from metadata_log.format.errors import LogFormatError
 from snapshots.offline.commands import running
 from snapshots.offline.commands.shared import EXIT_FINDINGS, Failed, common_options, format_option
 from snapshots.offline.dump_source import CannotShow, Shown, dump_of
+from snapshots.offline.kafka.dump import Range
 
 
 @click.command()
@@ -37,7 +38,7 @@ def dump(
     DIRECTORY is a node's data directory, or its @metadata directory; or a log directory of an Apache Kafka (KRaft) node, its
     __cluster_metadata-0, or one segment or snapshot in it.
     """
-    shown = Shown(batches, from_offset, to_offset, beyond, output == "json")
+    shown = Shown(batches, Range(from_offset, to_offset), beyond, output == "json")
     try:
         with running.needing("spark"):
             lines, tally = dump_of(directory, log_format, shown)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _PUSHED: Final = ("batches", "records", "entities")
 """The tables for which filters are answered."""
-_OFFSET_AT: Final = [column.name for column in TABLES["records"]].index("offset")
 _FROM_SINCE: Final = ("batches", "records", "entities", "packed")
 """The tables without the records below the option `since`."""
 
@@ -137,11 +136,10 @@ class PushingTableReader(TableReader):
         return rest
 
 
-def _within(part: Part, found: Iterable[rows.Row]) -> Iterator[rows.Row]:
+def _within(part: Part, found: Iterable[rows.RecordRow]) -> Iterator[rows.RecordRow]:
     """Leave out the records outside of [since, until): a batch may begin or end beyond. Damage stays."""
     for row in found:
-        offset, error = row[_OFFSET_AT], row[-1]
-        if error is not None or (isinstance(offset, int) and part.since <= offset < part.end):
+        if row.error is not None or (row.offset is not None and part.since <= row.offset < part.end):
             yield row
 
 
