@@ -25,7 +25,7 @@ from snapshots.offline.look import WholeLog, look
 from snapshots.offline.packed.fold import fold_records, read_packed
 from snapshots.offline.readonly import location_of
 from snapshots.offline.schema import Column, arrow_schema, spark_schema
-from snapshots.offline.survey import NO_PUNCTUATION, Punctuation, read_punctuation, read_table
+from snapshots.offline.survey import NO_PUNCTUATION, Punctuation, millis_of, read_punctuation, read_table
 from snapshots.offline.writable import writable
 from snapshots.reader import read_meta, read_snapshot
 from snapshots.writer import WRITE_BYTES, write_records
@@ -227,8 +227,7 @@ def _judge(spark: "SparkSession", log: NodeLog, wanted: Offset) -> _Place:
     finally:
         batches.unpersist()
     row = last[0]
-    timestamp_ms = int(row["last_timestamp"].timestamp() * 1_000 + 0.5)
-    return _Place(OffsetAndEpoch(wanted, row["epoch"]), timestamp_ms, bytes(row["chain"]))
+    return _Place(OffsetAndEpoch(wanted, row["epoch"]), millis_of(row["last_timestamp"]), bytes(row["chain"]))
 
 
 def _meta(log: NodeLog, found: Punctuation, place: _Place, base: SnapshotMeta | None) -> SnapshotMeta:

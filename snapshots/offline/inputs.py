@@ -10,6 +10,7 @@ If the job read the note last, it would trust records that it had read before th
 
 import json
 from collections.abc import Iterable
+from itertools import chain, count
 from typing import Final, NamedTuple
 
 from metadata_log.disk.identity import IDENTITY_NAME, Identity, read_identity
@@ -116,14 +117,17 @@ def find_log(path: str) -> NodeLog:
 
 def find_logs(paths: Iterable[str]) -> tuple[NodeLog, ...]:
     """Find the logs in `paths`, and give each one a unique node name."""
-    logs: list[NodeLog] = []
-    for log in map(find_log, paths):
-        taken = {other.node for other in logs}
-        name, number = log.node, 2
-        while name in taken:
-            name, number = f"{log.node} ({number})", number + 1
-        logs.append(log._replace(node=name))
-    return tuple(logs)
+    logs = [find_log(path) for path in paths]
+    return tuple(log._replace(node=name) for log, name in zip(logs, distinct(log.node for log in logs), strict=True))
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """Return the names; a name that was there before gets a number: `controller 1 (2)`."""
+    found: list[str] = []
+    for name in names:
+        numbered = (f"{name} ({number})" for number in count(2))
+        found.append(next(each for each in chain([name], numbered) if each not in found))
+    return found
 
 
 def split_bytes_of(logs: Iterable[NodeLog], given: int) -> int:

@@ -8,6 +8,7 @@ broker 7 both have to leave out 40..49, and only the markers tell.
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from metadata_log.format.codec import decode_records
@@ -112,10 +113,14 @@ def read_punctuation(
     found: dict[str, list[Placed]] = {}
     for row in table.where("error IS NULL").select(*columns).toArrow().to_pylist():
         record = decode_records(row["payload"], 1)[0]
-        timestamp_ms = int(row["timestamp"].timestamp() * 1_000 + 0.5)
-        placed = Placed(row["offset"], row["epoch"], timestamp_ms, record, row["payload"])
+        placed = Placed(row["offset"], row["epoch"], millis_of(row["timestamp"]), record, row["payload"])
         found.setdefault(row["node"], []).append(placed)
     return {node: punctuation_of(placed) for node, placed in found.items()}
+
+
+def millis_of(time: datetime) -> int:
+    """Return a time of a table in milliseconds since 1970. The time has no fraction of a millisecond, but its float may."""
+    return round(time.timestamp() * 1_000)
 
 
 def punctuation_of(placed: list[Placed]) -> Punctuation:

@@ -13,7 +13,10 @@ from snapshots.offline.readonly import ReadOnlyDirectory
 
 AROUND: Final = 2
 """How many records before and behind the record of a finding are shown."""
+WITH_RECORDS_MAX: Final = 50
+"""Maximum number of findings that show the records around them."""
 _DATA_CHARS: Final = 300
+"""Maximum length of a record's fields in a finding."""
 
 
 def neighbours(
@@ -52,5 +55,10 @@ def _neighbour(offset: Offset, piece: bytes) -> Neighbour:
         as_json = record_to_json(decode_record(piece))
     except LogFormatError as e:
         return Neighbour(offset, "unreadable", str(e))
-    data = json.dumps(as_json["data"], ensure_ascii=False)
-    return Neighbour(offset, str(as_json["type"]), data if len(data) <= _DATA_CHARS else data[:_DATA_CHARS] + "…")
+    return neighbour_of(offset, str(as_json["type"]), as_json["data"])
+
+
+def neighbour_of(offset: Offset, kind: str, fields: object) -> Neighbour:
+    """Return a record as a finding shows it. The fields are cut if they are long."""
+    data = json.dumps(fields, ensure_ascii=False)
+    return Neighbour(offset, kind, data if len(data) <= _DATA_CHARS else data[:_DATA_CHARS] + "…")

@@ -1,5 +1,6 @@
 """The findings of an audit. The name of a rule never changes, so alerts can use it."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -107,6 +108,17 @@ class Finding(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Return the finding as a document."""
         return {**self._asdict(), "records": [each._asdict() for each in self.records]}
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings as people read them: the worst first, then by node and place."""
+    severities = list(Severity)
+
+    def rank(finding: Finding) -> tuple[int, str, str, int, int, str]:
+        place = (finding.node or "", finding.file or "", finding.offset or 0, finding.position or 0)
+        return (severities.index(finding.severity), *place, finding.rule)
+
+    return tuple(sorted(findings, key=rank))
 
 
 def error(

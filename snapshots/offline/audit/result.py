@@ -1,6 +1,8 @@
 """The result of an audit: values for the report, the summary and the command line."""
 
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from metadata_log.format.ids import Epoch, NodeId, Offset
 from snapshots.offline.audit.baseline import Baseline
@@ -9,6 +11,9 @@ from snapshots.offline.audit.findings import Finding, Severity
 from snapshots.offline.audit.snapshot_checks import CheckedSnapshot
 from snapshots.offline.inputs import NodeLog
 from snapshots.offline.shares.replayed import Replayed
+
+TIME_BUCKETS: Final = 96
+"""Into how many parts the time of a log is divided for counts."""
 
 
 class Leadership(NamedTuple):
@@ -29,6 +34,19 @@ class Activity(NamedTuple):
 
     def total(self, kind: str) -> int:
         return sum(self.counts.get(kind, {}).values())
+
+
+def bucket_ms_of(numbers: NodeBatches) -> int:
+    """Return the length of a time bucket, so that the log's time has about TIME_BUCKETS of them."""
+    return max(1, (numbers.last_ms - numbers.first_ms) // TIME_BUCKETS + 1)
+
+
+def by_kind(counts: Mapping[tuple[str, int], int]) -> dict[str, dict[int, int]]:
+    """Return the counts of an `Activity` from those of kinds and buckets."""
+    found: dict[str, dict[int, int]] = defaultdict(dict)
+    for (kind, bucket), count in counts.items():
+        found[kind][bucket] = count
+    return dict(found)
 
 
 class Compared(NamedTuple):

@@ -14,7 +14,6 @@ ignore what a node changes during the audit. Example:
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -24,10 +23,10 @@ from metadata_log.store.log_notes import LogStart, read_flushed, read_start
 from snapshots.offline.audit.baseline_checks import AgainstBaseline
 from snapshots.offline.audit.batch_checks import NodeBatches, check_skips
 from snapshots.offline.audit.batches import Batches, read_batches
-from snapshots.offline.audit.findings import Finding, Severity, error
+from snapshots.offline.audit.findings import Finding, Severity, error, in_order
 from snapshots.offline.audit.leader_checks import check_beginnings, check_named_skips, check_voters, leaders_of
 from snapshots.offline.audit.note_checks import check_notes
-from snapshots.offline.audit.result import Activity, AuditResult
+from snapshots.offline.audit.result import Activity, AuditResult, bucket_ms_of, by_kind
 from snapshots.offline.audit.snapshot_checks import (
     CheckedSnapshot,
     check_snapshots,
@@ -41,7 +40,6 @@ from snapshots.offline.survey import NO_PUNCTUATION, read_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TIME_BUCKETS: Final = 96
 _RACY: Final = frozenset(
     {"offset-gap", "segment-chain", "chain-broken", "epoch-regression", "time-regression", "damaged-batch", "log-too-short",
      "flushed-chain", "start-chain", "no-snapshot", "snapshot-boundary"}
@@ -170,10 +168,8 @@ class _Audit:
             self._progress("counting what happened")
             activity = self._activity(reference, nodes[reference])
         self._findings += [*compare_snapshots(snapshots, self._findings)]
-        findings = tuple(sorted(self._findings, key=_rank))
-        result = AuditResult(
-            tuple(self._logs.values()), nodes, findings, leaders, tuple(snapshots), reference, fold, activity
-        )  # fmt: skip
+        findings, logs = in_order(self._findings), tuple(self._logs.values())
+        result = AuditResult(logs, nodes, findings, leaders, tuple(snapshots), reference, fold, activity)
         return result if against is None else result._replace(baseline=against.compared(result, batches))
 
     # --- the directories themselves -----------------------------------------------------------------------------------
@@ -225,21 +221,14 @@ class _Audit:
     # --- events -----------------------------------------------------------------------------------------------------
 
     def _activity(self, node: str, numbers: NodeBatches) -> Activity:
-        bucket_ms = max(1, (numbers.last_ms - numbers.first_ms) // TIME_BUCKETS + 1)
+        bucket_ms = bucket_ms_of(numbers)
         options: dict[str, Any] = {"first_ms": numbers.first_ms, "bucket_ms": bucket_ms, "until": self._until}
         options["standing"] = standing_text(self._logs.values())
         table = read_table(self._spark, [self._logs[node].path], "activity", **options)
-        counts: dict[str, dict[int, int]] = defaultdict(dict)
-        for row in table.groupBy("kind", "bucket").sum("count").toArrow().to_pylist():
-            counts[row["kind"]][row["bucket"]] = row["sum(count)"]
-        return Activity(numbers.first_ms, bucket_ms, dict(counts))
+        rows = table.groupBy("kind", "bucket").sum("count").toArrow().to_pylist()
+        counts = {(row["kind"], row["bucket"]): row["sum(count)"] for row in rows}
+        return Activity(numbers.first_ms, bucket_ms, by_kind(counts))
 
 
 def _place(finding: Finding) -> tuple[str, str | None, str | None, int | None]:
     return (finding.rule, finding.node, finding.file, finding.position)
-
-
-def _rank(finding: Finding) -> tuple[int, str, str, int, int, str]:
-    severity = list(Severity).index(finding.severity)
-    place = (finding.node or "", finding.file or "", finding.offset or 0, finding.position or 0)
-    return (severity, *place, finding.rule)

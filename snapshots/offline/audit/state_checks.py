@@ -4,12 +4,12 @@ One healthy log is replayed. A misfit is a finding of each node that has the sam
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
 from snapshots.format import snapshot_name
-from snapshots.offline.audit.around import AROUND, neighbours
+from snapshots.offline.audit.around import AROUND, WITH_RECORDS_MAX, neighbours
 from snapshots.offline.audit.batch_checks import Places
 from snapshots.offline.audit.batches import Batches
 from snapshots.offline.audit.findings import Finding, error
@@ -26,9 +26,6 @@ from snapshots.offline.survey import Punctuation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-WITH_RECORDS_MAX: Final = 50
-"""Maximum number of findings that show the records around them."""
 
 
 def base_end(log: NodeLog) -> Offset:

@@ -14,7 +14,7 @@ from metadata_log.format.ids import Offset, Uuid
 from metadata_log.image.metadata_image import MetadataImage
 from snapshots.offline.audit.batch_checks import NodeBatches
 from snapshots.offline.audit.findings import Finding, error
-from snapshots.offline.audit.result import Activity
+from snapshots.offline.audit.result import Activity, bucket_ms_of, by_kind
 from snapshots.offline.audit.snapshot_checks import CheckedSnapshot
 from snapshots.offline.kafka.errors import KafkaFormatError
 from snapshots.offline.kafka.log_files import KafkaLog, SnapshotFile
@@ -32,8 +32,6 @@ from snapshots.offline.reading.activity import activity
 from snapshots.offline.shares.dealing import MALFORMED, Dealer, Topics
 from snapshots.offline.shares.replayed import Replayed, add_up, result_of
 from snapshots.offline.shares.share import Share
-
-TIME_BUCKETS: Final = 96
 
 
 class _First(dict[Uuid, int]):
@@ -78,7 +76,7 @@ def replay(log: KafkaLog, numbers: NodeBatches, cuts: Iterable[Offset]) -> Repla
     for _, generation, _, *row in Dealer(_ONE_SHARE, (), since).take_canonical(image.canonical_records()):
         share.take(generation, *row)
     dealer, transcription = Dealer(_ONE_SHARE, (), since), Transcription(transcriber, NO_CHAIN)
-    bucket_ms = max(1, (numbers.last_ms - numbers.first_ms) // TIME_BUCKETS + 1)
+    bucket_ms = bucket_ms_of(numbers)
     counts: Counter[tuple[str, int]] = Counter()
     for scanned in scan_log(log, since):
         batch = scanned.batch
@@ -98,14 +96,7 @@ def replay(log: KafkaLog, numbers: NodeBatches, cuts: Iterable[Offset]) -> Repla
         share.take(generation, *row)
     share.finish()
     fold = add_up([result_of(share, 0)], wanted)
-    return ReplayedLog(log.node, fold, transcriber, Activity(numbers.first_ms, bucket_ms, _by_kind(counts)))
-
-
-def _by_kind(counts: Counter[tuple[str, int]]) -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = defaultdict(dict)
-    for (kind, bucket), count in counts.items():
-        found[kind][bucket] = count
-    return dict(found)
+    return ReplayedLog(log.node, fold, transcriber, Activity(numbers.first_ms, bucket_ms, by_kind(counts)))
 
 
 def load_snapshots(log: KafkaLog, transcriber: Transcriber) -> tuple[list[LoadedSnapshot], list[Finding]]:

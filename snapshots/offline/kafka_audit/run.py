@@ -12,7 +12,6 @@ not asked, or are judged otherwise. Example:
   3. The log of node 1 is replayed, because it is healthy and the longest. The state equals every snapshot, also those of node 2.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -20,9 +19,10 @@ from metadata_log.disk.files import Directory
 from metadata_log.disk.identity import Identity
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import ZERO_UUID, Offset
-from snapshots.offline.audit.findings import Finding, Neighbour, Severity, error
+from snapshots.offline.audit.around import AROUND, WITH_RECORDS_MAX, neighbour_of
+from snapshots.offline.audit.findings import Finding, Neighbour, Severity, error, in_order
 from snapshots.offline.audit.result import AuditResult
-from snapshots.offline.inputs import NodeLog, SegmentFile
+from snapshots.offline.inputs import NodeLog, SegmentFile, distinct
 from snapshots.offline.kafka.errors import KafkaFormatError
 from snapshots.offline.kafka.log_files import KafkaLog, find_kafka_log
 from snapshots.offline.kafka.records import Placed, Record, records, to_json
@@ -41,10 +41,6 @@ from snapshots.offline.rows import entity_text
 from snapshots.offline.shares.leaders import RULE as LEADER_FENCED
 from snapshots.offline.shares.misfits import Found
 
-WITH_RECORDS_MAX: Final = 50
-"""Maximum number of findings with the records around the place."""
-AROUND: Final = 2
-_DATA_CHARS: Final = 300
 _SECRETS: Final = ("salt", "storedKey", "serverKey")
 
 Progress = Callable[[str], object]
@@ -66,7 +62,9 @@ def audit_kafka(directories: Iterable[Directory], progress: Progress = str) -> A
         LogFormatError: a directory has no log of Kafka.
         OSError: a file cannot be read.
     """
-    logs = _named([find_kafka_log(directory) for directory in directories])
+    found = [find_kafka_log(directory) for directory in directories]
+    names = distinct(log.node for log in found)
+    logs = [log._replace(node=name) for log, name in zip(found, names, strict=True)]
     progress("reading the batches")
     walked = walk(logs)
     findings = [*walked.findings, *_clusters(logs)]
@@ -93,24 +91,13 @@ def audit_kafka(directories: Iterable[Directory], progress: Progress = str) -> A
     return AuditResult(
         tuple(map(_node_log, logs)),
         walked.nodes,
-        tuple(sorted(judged(findings), key=_rank)),
+        in_order(judged(findings)),
         walked.leaders,
         tuple(each.checked for each in snapshots),
         None if replayed is None else replayed.node,
         None if replayed is None else replayed.fold,
         None if replayed is None else replayed.activity,
     )
-
-
-def _named(logs: list[KafkaLog]) -> list[KafkaLog]:
-    """Give each log a name of its own."""
-    named: list[KafkaLog] = []
-    for log in logs:
-        taken, name, number = {other.node for other in named}, log.node, 2
-        while name in taken:
-            name, number = f"{log.node} ({number})", number + 1
-        named.append(log._replace(node=name))
-    return named
 
 
 def _clusters(logs: Iterable[KafkaLog]) -> Iterator[Finding]:
@@ -188,9 +175,7 @@ def _neighbours(place: _Place) -> tuple[Neighbour, ...]:
         fields = to_json(each.record)
         if isinstance(each.record, Record):
             fields |= {name: "(not shown)" for name in _SECRETS if name in fields}
-        text = json.dumps(fields, ensure_ascii=False)
-        shown = text if len(text) <= _DATA_CHARS else text[:_DATA_CHARS] + "…"
-        found.append(Neighbour(each.offset, each.record.name, shown))
+        found.append(neighbour_of(each.offset, each.record.name, fields))
     return tuple(found)
 
 
@@ -233,9 +218,3 @@ def _node_log(log: KafkaLog) -> NodeLog:
         flushed=None,
         start=None,
     )
-
-
-def _rank(finding: Finding) -> tuple[int, str, str, int, int, str]:
-    severity = list(Severity).index(finding.severity)
-    place = (finding.node or "", finding.file or "", finding.offset or 0, finding.position or 0)
-    return (severity, *place, finding.rule)
