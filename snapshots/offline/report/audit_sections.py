@@ -188,18 +188,21 @@ def _snapshots(result: AuditResult) -> Section:
         whole = [copy for copy in copies if copy.rule is None]
         one = whole[0] if whole else copies[0]
         same = len({copy.sha256 for copy in copies}) == 1
+        is_compared = bool(one.sha256) and len(copies) > 1
         state = result.fold.digests.get(one.end) if result.fold else None
         is_proven = state is not None and bool(whole) and state[0] == one.digest
         rows.append(
             (
                 code(name), time_text(one.timestamp_ms) if whole else "–", number(one.records), size(one.size),
                 code(one.digest.hex()[:16]), escape(", ".join(copy.node for copy in copies)),
-                _judged(same and len(whole) == len(copies), "identical" if len(copies) > 1 else "whole", "differ or damaged"),
+                _judged(same and len(whole) == len(copies), "identical" if is_compared else "whole", "differ or damaged"),
                 _judged(is_proven, "equals the log", "not proven" if state is None else "not the log's state"),
             )
         )  # fmt: skip
     headings = ("file", "log time", "#records", "#size", "digest", "nodes", "files", "state")
-    note = "A snapshot is the same file on every node, and its state is what the log makes of itself."
+    same_file = "A snapshot is the same file on every node, and its state is what the log makes of itself."
+    same_state = "The state of a snapshot is what the log makes of itself. The files of one state may differ."
+    note = same_file if any(snapshot.sha256 for snapshot in result.snapshots) else same_state
     return Section("snapshots", "Snapshots", note, table(headings, rows))
 
 
