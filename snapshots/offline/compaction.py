@@ -23,9 +23,9 @@ from snapshots.offline.committed import Committed, committed_end
 from snapshots.offline.inputs import NodeLog, find_logs
 from snapshots.offline.look import WholeLog, look
 from snapshots.offline.packed.fold import fold_records, read_packed
+from snapshots.offline.punctuation import NO_PUNCTUATION, Punctuation, millis_of, read_punctuation, read_table
 from snapshots.offline.readonly import location_of
 from snapshots.offline.schema import Column, arrow_schema, spark_schema
-from snapshots.offline.survey import NO_PUNCTUATION, Punctuation, millis_of, read_punctuation, read_table
 from snapshots.offline.writable import writable
 from snapshots.reader import read_meta, read_snapshot
 from snapshots.writer import WRITE_BYTES, write_records
@@ -237,8 +237,8 @@ def _meta(log: NodeLog, found: Punctuation, place: _Place, base: SnapshotMeta | 
     if base is None and log.has_bootstrap:
         base = read_meta(log.directory, BOOTSTRAP_END)
     until = place.end.offset
-    voters: Voters | None = found.last_before(Voters, until) or (base.voters if base else None)
-    version: KRaftVersion | None = found.last_before(KRaftVersion, until)
+    voters = found.last_before(Voters, until) or (base.voters if base else None)
+    version = found.last_before(KRaftVersion, until)
     if voters is None:
         raise CannotCompact(
             f"{log.path}: the voter set is unknown: log, snapshot and bootstrap checkpoint have none; "

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from metadata_log.format.ids import Epoch, Offset
 from snapshots.offline.inputs import NodeLog, standing_text
+from snapshots.offline.punctuation import Placed, Punctuation, punctuation_of, read_table
 from snapshots.offline.stretch import End, WholeStretch
-from snapshots.offline.survey import Placed, Punctuation, punctuation_of, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@
 A stretch is *whole* if every batch is intact, continues the chain and the offsets, and has no lower epoch and no earlier time
 than the batch before. So the driver has to check only the joints between stretches, and gets one row for each stretch.
 
-The row also has the *punctuation* (`survey`) of the stretch, and the ends of some batches. Records are not decoded for that: the
+The row also has the *punctuation* of the stretch, and the ends of some batches. Records are not decoded for that: the
 bytes of a batch of data are searched for the types of the punctuation.
 """
 
@@ -21,9 +21,9 @@ from metadata_log.format.batch import Batch
 from metadata_log.format.codec import decode_records
 from metadata_log.format.ids import Epoch, Offset
 from metadata_log.format.records import FIRST_CONTROL_TYPE
+from snapshots.offline.punctuation import PUNCTUATION, Placed
 from snapshots.offline.rows import record_rows
 from snapshots.offline.scan import FileRange, Scanned, scan
-from snapshots.offline.survey import PUNCTUATION, Placed
 
 _DATA_TYPES: Final = bytes(sorted(number for number in PUNCTUATION if number < FIRST_CONTROL_TYPE))
 _MAYBE: Final = re.compile(b"[%s][\x00\xcc-\xd3]" % re.escape(_DATA_TYPES))
@@ -100,41 +100,54 @@ def _placed(fields: list[Any]) -> Placed:
     return Placed(offset, epoch, timestamp_ms, decode_records(payload, 1)[0], payload)
 
 
-def survey(file: File, stretch: FileRange, until: Offset | None, wanted: frozenset[Offset]) -> WholeStretch | None:
+_NOTHING: Final = WholeStretch(0, 0, 0, 0, 0, b"", End(0, 0, 0, b""), (), (), ())
+
+
+def read_stretch(
+    file: File, stretch: FileRange, until: Offset | None, wanted: frozenset[Offset]
+) -> WholeStretch | None:
     """Return the facts about a whole stretch, with the ends that are `wanted`; None if the stretch is not whole."""
     batches = size = 0
-    first: Scanned | None = None
-    epoch = timestamp_ms = -1
-    last: Scanned | None = None
+    first: Batch | None = None
+    last: Batch | None = None
+    previous_chain = b""
     beginnings: list[Beginning] = []
     ends: list[End] = []
     placed: list[Placed] = []
     for each in scan(file, stretch, until):
         batch = each.batch
-        if batch is None or not each.chain_ok or batch.base_offset != each.expected_offset:
+        if (
+            batch is None
+            or not each.chain_ok
+            or batch.base_offset != each.expected_offset
+            or not _is_later(batch, last)
+        ):
             return None
-        if batch.epoch != epoch:
-            if batch.epoch < epoch:
-                return None
-            epoch = batch.epoch
-            beginnings.append(Beginning(epoch, batch.base_offset, each.position))
-        if not timestamp_ms <= batch.first_timestamp_ms <= batch.last_timestamp_ms:
-            return None
-        timestamp_ms = batch.last_timestamp_ms
-        first, last = first or each, each
+        if last is None or batch.epoch != last.epoch:
+            beginnings.append(Beginning(batch.epoch, batch.base_offset, each.position))
+        if first is None:
+            assert each.previous_chain is not None, "the batch continues it"
+            first, previous_chain = batch, each.previous_chain
+        last = batch
         batches += 1
         size += each.length
-        if batch.is_control or batch.base_offset + batch.record_count in wanted:
+        if batch.is_control or batch.end_offset in wanted:
             ends.append(_end_of(batch))
         if batch.is_control or may_have_punctuation(batch.data):
             placed += _punctuation(stretch.name, each, batch)
-    if first is None or last is None or first.batch is None or last.batch is None or first.previous_chain is None:
-        return WholeStretch(0, 0, 0, 0, 0, b"", End(0, 0, 0, b""), (), (), ())
-    records = last.batch.end_offset - first.batch.base_offset
+    if first is None or last is None:
+        return _NOTHING
     return WholeStretch(
-        batches, records, size, first.batch.base_offset, first.batch.first_timestamp_ms, first.previous_chain,
-        _end_of(last.batch), tuple(beginnings), tuple(ends), tuple(placed),
+        batches, last.end_offset - first.base_offset, size, first.base_offset, first.first_timestamp_ms, previous_chain,
+        _end_of(last), tuple(beginnings), tuple(ends), tuple(placed),
     )  # fmt: skip
+
+
+def _is_later(batch: Batch, last: Batch | None) -> bool:
+    """Return True if epoch and times of a batch are not below those of the batch before."""
+    if batch.first_timestamp_ms > batch.last_timestamp_ms:
+        return False
+    return last is None or (batch.epoch >= last.epoch and batch.first_timestamp_ms >= last.last_timestamp_ms)
 
 
 def _end_of(batch: Batch) -> End:

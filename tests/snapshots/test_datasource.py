@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from snapshots.offline.punctuation import read_punctuation, read_table
 from snapshots.offline.reading.options import parse_options
 from snapshots.offline.schema import TABLES, spark_schema
-from snapshots.offline.survey import read_punctuation, read_table
 from tests.snapshots.nodes import Node, copies, flip, segments
 
 if TYPE_CHECKING:

@@ -25,12 +25,12 @@ from metadata_log.store.log import Log
 from metadata_log.store.log_config import LogConfig
 from snapshots.offline.inputs import find_log, find_logs
 from snapshots.offline.look import WholeLog, agree, joined
+from snapshots.offline.punctuation import PUNCTUATION, Placed, Punctuation
 from snapshots.offline.reading.options import parse_options
 from snapshots.offline.reading.tables import TableReader
 from snapshots.offline.rows import record_rows
 from snapshots.offline.scan import FileRange, Scanned, scan
 from snapshots.offline.stretch import may_have_punctuation
-from snapshots.offline.survey import PUNCTUATION, Placed, Punctuation
 from tests.snapshots.nodes import Node, copies, flip, segments
 
 pytestmark = pytest.mark.slow

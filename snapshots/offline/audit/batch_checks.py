@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from metadata_log.format.ids import Epoch, Offset
 from snapshots.offline.audit.findings import Finding, Severity, error
 from snapshots.offline.look import FirstBatch
+from snapshots.offline.punctuation import Punctuation
 from snapshots.offline.schema import Column, spark_schema
-from snapshots.offline.survey import Punctuation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

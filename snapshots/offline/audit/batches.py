@@ -23,7 +23,7 @@ from snapshots.offline.audit.batch_checks import (
 from snapshots.offline.audit.findings import Finding
 from snapshots.offline.inputs import NodeLog, standing_text
 from snapshots.offline.look import FirstBatch, WholeLog, agree, look
-from snapshots.offline.survey import Punctuation, read_punctuation, read_table
+from snapshots.offline.punctuation import Punctuation, read_punctuation, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

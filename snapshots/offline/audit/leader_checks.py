@@ -14,7 +14,7 @@ from snapshots.offline.audit.result import Leadership
 from snapshots.offline.compaction import CannotCompact, base_of
 from snapshots.offline.inputs import NodeLog
 from snapshots.offline.look import FirstBatch
-from snapshots.offline.survey import Punctuation
+from snapshots.offline.punctuation import Punctuation
 from snapshots.reader import read_meta
 
 

@@ -35,7 +35,7 @@ from snapshots.offline.audit.snapshot_checks import (
 )
 from snapshots.offline.audit.state_checks import base_end, check_state, placed, replay_log
 from snapshots.offline.inputs import NodeLog, find_logs, standing_text
-from snapshots.offline.survey import NO_PUNCTUATION, read_table
+from snapshots.offline.punctuation import NO_PUNCTUATION, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

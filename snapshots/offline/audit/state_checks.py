@@ -16,13 +16,13 @@ from snapshots.offline.audit.findings import Finding, error
 from snapshots.offline.audit.snapshot_checks import CheckedSnapshot
 from snapshots.offline.compaction import CannotCompact, base_of
 from snapshots.offline.inputs import NodeLog
+from snapshots.offline.punctuation import Punctuation
 from snapshots.offline.rows import entity_text
 from snapshots.offline.shares.job import replay_in_shares, source_of
 from snapshots.offline.shares.leaders import RULE as LEADER_FENCED
 from snapshots.offline.shares.misfits import Found
 from snapshots.offline.shares.replayed import Replayed
 from snapshots.offline.shares.share import BASE
-from snapshots.offline.survey import Punctuation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

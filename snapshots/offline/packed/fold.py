@@ -19,9 +19,9 @@ from metadata_log.image.entities import OrderKey, fold
 from metadata_log.image.entity_key import EVERY_TOPIC
 from snapshots.offline.packed.entities import numbers_of
 from snapshots.offline.packed.topic_fold import States, TopicFold
+from snapshots.offline.punctuation import Placed, read_table
 from snapshots.offline.rows import FROM_SNAPSHOT, entity_of
 from snapshots.offline.schema import Column, arrow_schema, spark_schema
-from snapshots.offline.survey import Placed, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

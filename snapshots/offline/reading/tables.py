@@ -24,7 +24,7 @@ from snapshots.offline.reading.parts import Part, plan
 from snapshots.offline.readonly import ReadOnlyDirectory
 from snapshots.offline.scan import Scanned, scan
 from snapshots.offline.schema import TABLES, BatchBuilder, arrow_schema
-from snapshots.offline.stretch import survey
+from snapshots.offline.stretch import read_stretch
 from snapshots.offline.typed.columns import CLASSES
 from snapshots.offline.typed.filters import Bounds, Condition, bounds_of, split_filters
 from snapshots.reader import read_snapshot, records_of
@@ -84,7 +84,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
             return  # retired since the planning; a job that needs the file finds the gap
         try:
             if settings.mode == "stretches":
-                whole = survey(file, part.stretch, part.until, settings.wanted)
+                whole = read_stretch(file, part.stretch, part.until, settings.wanted)
                 yield (part.node, part.stretch.name, part.stretch.start, None if whole is None else whole.to_text())
                 return
             scanned = scan(file, part.stretch, part.until, chained=settings.mode == "batches")

@@ -1,17 +1,18 @@
-"""The first step of every job: the batches of a log, and the *punctuation*, the records that concern all entities.
+"""The *punctuation* of a log: the records that concern all entities, and few of them.
 
-Spark checks the batches, and only a few numbers come to the driver, with the punctuation: control records (leaders,
-voters, snapshot marks, skips), the markers of transactions, and each `ClearElr` that concerns every topic. A fold by entity
-needs these first. Example: an aborted transaction at 40..49 changes topic A and broker 7. The fold of A and the fold of
-broker 7 both have to leave out 40..49, and only the markers tell.
+These are control records (leaders, voters, snapshot marks, skips), the markers of transactions, and each `ClearElr` that concerns
+every topic. They come to the driver, because a fold by entity needs them first. Example:
+  1. A transaction begins at 40, changes topic A at 41 and broker 7 at 42, and is aborted at 43.
+  2. One task folds topic A, and another task folds broker 7. Neither task has the markers at 40 and 43.
+  3. The driver finds in the punctuation that [40, 44) has no effect, and tells both tasks to leave it out.
 """
 
 import json
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from metadata_log.format.codec import decode_records
+from metadata_log.format.codec import UnknownRecord, decode_records
 from metadata_log.format.ids import Epoch, Offset
 from metadata_log.format.records import (
     TYPE_NUMBERS,
@@ -22,6 +23,7 @@ from metadata_log.format.records import (
     EndTransaction,
     KRaftVersion,
     LeaderChange,
+    Record,
     SkippedBatch,
     SnapshotMark,
     Voters,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CONTROL: Final = (LeaderChange, KRaftVersion, Voters, SnapshotMark, SkippedBatch)
+Control = TypeVar("Control", bound=ControlRecord)
 PUNCTUATION: Final = frozenset(TYPE_NUMBERS[cls] for cls in (*_CONTROL, *TRANSACTION_MARKERS, ClearElr))
 
 
@@ -42,7 +45,7 @@ class Placed(NamedTuple):
     offset: Offset
     epoch: Epoch
     timestamp_ms: int
-    record: Any
+    record: Record | UnknownRecord
     payload: bytes
 
 
@@ -64,9 +67,11 @@ class Punctuation(NamedTuple):
         """
         dropped = [(skip.dropped_start, skip.dropped_end) for at, skip in self.skipped() if at < until]
         markers = [
-            (placed.offset, cast(BeginTransaction | EndTransaction | AbortTransaction, placed.record))
+            (placed.offset, placed.record)
             for placed in self.markers
-            if since <= placed.offset < until and not _is_within(placed.offset, dropped)
+            if isinstance(placed.record, BeginTransaction | EndTransaction | AbortTransaction)
+            and since <= placed.offset < until
+            and not _is_within(placed.offset, dropped)
         ]
         return sorted([*dropped, *invisible_ranges(markers, until)])
 
@@ -85,7 +90,7 @@ class Punctuation(NamedTuple):
         """Return the possible ends of snapshots: just after each mark."""
         return [placed.offset + 1 for placed in self.control if isinstance(placed.record, SnapshotMark)]
 
-    def last_before(self, kind: type[ControlRecord], until: Offset) -> Any:
+    def last_before(self, kind: type[Control], until: Offset) -> Control | None:
         """Return the newest control record of this type below `until`; None if there is none."""
         found = [p.record for p in self.control if isinstance(p.record, kind) and p.offset < until]
         return found[-1] if found else None
@@ -129,7 +134,7 @@ def punctuation_of(placed: list[Placed]) -> Punctuation:
     return Punctuation(
         tuple(each for each in placed if isinstance(each.record, _CONTROL)),
         tuple(each for each in placed if type(each.record) in TRANSACTION_MARKERS),
-        tuple(each for each in placed if EVERY_TOPIC in entity_keys(each.record)),
+        tuple(each for each in placed if isinstance(each.record, ClearElr) and EVERY_TOPIC in entity_keys(each.record)),
     )
 
 
