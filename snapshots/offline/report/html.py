@@ -10,6 +10,8 @@ from html import escape
 from typing import Final, NamedTuple
 
 _DURATIONS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
+_TIME_END_MS: Final = 253_402_300_800_000
+"""The beginning of the year 10000."""
 _SIZES: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
@@ -93,7 +95,9 @@ def size(count: int) -> str:
 
 
 def time_text(ms: int) -> str:
-    """Format a time for people, in UTC."""
+    """Format a time for people, in UTC. A forged batch may have a time that no calendar has."""
+    if not 0 <= ms < _TIME_END_MS:
+        return f"{ms:,} ms"
     return datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 

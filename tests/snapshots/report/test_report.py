@@ -11,7 +11,7 @@ from snapshots.offline.audit.result import AuditResult
 from snapshots.offline.report.charts import Curve, Series, Span, activity, curves, timeline
 from snapshots.offline.report.facts import BUCKETS, Facts, Times, read_facts
 from snapshots.offline.report.forecast import DAY_MS, DAYS_MIN, line_of
-from snapshots.offline.report.html import duration, table
+from snapshots.offline.report.html import duration, table, time_text
 from snapshots.offline.report.page import report_html
 from snapshots.offline.report.run import write_report
 from tests.snapshots.report.page import read_page
@@ -118,3 +118,10 @@ def test_the_report_of_the_story_shows_what_happened(spark: "SparkSession", tmp_
     for told in ("payments-0", "28.3 min", "session ended", "leader changes: failure", "partitions in 30 days"):
         assert told in page.text, told
     assert read_facts(spark, str(history)) == made.history  # the tables stay, and answer the same
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_a_number() -> None:
+    """A log may be forged, with all checksums right. The page has to show it all the same."""
+    assert time_text(253_402_300_799_999) == "9999-12-31 23:59:59"
+    assert time_text(1 << 62) == "4,611,686,018,427,387,904 ms"
+    assert time_text(-1) == "-1 ms"
