@@ -114,7 +114,8 @@ class Misfits:
     def tell(self, found: Found) -> int | None:
         """Note a new misfit; return its index, or None if there are too many of its rule."""
         if self._told[found.rule] >= MISFITS_MAX:
-            self.more[found.rule] += found.is_told
+            if found.is_told:
+                self.more[found.rule] += 1
             return None
         self._told[found.rule] += 1
         self.found.append(found)

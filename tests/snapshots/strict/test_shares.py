@@ -28,7 +28,7 @@ from metadata_log.image.metadata_image import EMPTY_IMAGE
 from metadata_log.image.replay import Replay, ReplayStopped
 from snapshots.format import genesis
 from snapshots.offline.shares.dealing import topics_in
-from snapshots.offline.shares.misfits import Found
+from snapshots.offline.shares.misfits import MISFITS_MAX, Found, Misfits
 from snapshots.offline.shares.replayed import Replayed
 from tests.metadata_log.image.histories import LogWriter, broker, uuid
 from tests.metadata_log.image.strays import stray
@@ -190,3 +190,15 @@ def test_a_change_of_a_partition_that_no_topic_can_have(tmp_path: Path, partitio
     wrong = planted(batches, START, gaps[-1], encode_record(PartitionChange(topic_id, partition, isr=(1,))))
     (found,) = strict(replay_shares(wrong, [wrong[-1].end_offset]))
     assert (found.rule, found.offset) == ("reference-to-nothing", gaps[-1])
+
+
+def test_nothing_is_counted_that_another_share_tells() -> None:
+    """The list of a rule is full, and one more misfit comes that share 0 tells: there are no `0 more findings`."""
+    misfits = Misfits()
+    for offset in range(MISFITS_MAX):
+        misfits.tell(Found(offset, "record-misfit", ("topic", str(offset)), "why"))
+    untold = Found(MISFITS_MAX, "record-misfit", ("broker", "7"), "why", is_told=False)
+    assert misfits.tell(untold) is None
+    assert dict(misfits.more) == {}
+    misfits.tell(untold._replace(is_told=True))
+    assert dict(misfits.more) == {"record-misfit": 1}
