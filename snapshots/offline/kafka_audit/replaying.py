@@ -35,7 +35,7 @@ from snapshots.offline.shares.share import Share
 
 
 class _First(dict[Uuid, int]):
-    """Every topic is in the first share."""
+    """Every topic is in the first share. Without an entry the dealer would decode a record of a partition to find its share."""
 
     def get(self, key: Uuid, default: object = None) -> int:
         return 0

@@ -57,12 +57,12 @@ class TypedReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         rows: list[tuple[Any, ...]] = []
-        if isinstance(partition, Part):
-            for row in self._rows(partition):
-                rows.append(row)
-                if len(rows) >= ROWS_MAX:
-                    yield record_batch(self._schema, rows)
-                    rows = []
+        assert isinstance(partition, Part)
+        for row in self._rows(partition):
+            rows.append(row)
+            if len(rows) >= ROWS_MAX:
+                yield record_batch(self._schema, rows)
+                rows = []
         yield record_batch(self._schema, rows)
 
     def _rows(self, part: Part) -> Iterator[tuple[Any, ...]]:
