@@ -10,7 +10,7 @@ does.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from snapshots.offline.packed.fold import fold_records, read_packed
 from snapshots.offline.punctuation import NO_PUNCTUATION, Punctuation, millis_of, read_punctuation, read_table
 from snapshots.offline.readonly import location_of
 from snapshots.offline.schema import Column, arrow_schema, spark_schema
+from snapshots.offline.typed.arrow_schema import record_batch
 from snapshots.offline.writable import writable
 from snapshots.reader import read_meta, read_snapshot
 from snapshots.writer import WRITE_BYTES, write_records
@@ -304,7 +305,4 @@ class _Writer:
                     yield cast(MetadataRecord, decode_records(payload, 1)[0])
 
         info = write_records(writable(self._out_dir), self._meta, records())
-        values: list[Any] = [[snapshot_name(info.end)], [info.size], [count]]
-        schema = arrow_schema(WRITTEN)
-        arrays = [pa.array(value, type=field.type) for value, field in zip(values, schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        yield record_batch(arrow_schema(WRITTEN), [(snapshot_name(info.end), info.size, count)])

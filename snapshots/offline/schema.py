@@ -1,7 +1,7 @@
 """The tables of a metadata log. Each column is defined once, for Arrow and for Spark.
 
 Spark accepts the Arrow batches of a Python source only if names, types and nullability equal the declared schema. So
-both schemas are made from one list.
+the Spark schema is made from the Arrow one (`typed.arrow_schema`).
 
     batches     one row per batch, and per damaged place
     records     one row per record, for people and queries
@@ -15,6 +15,8 @@ both schemas are made from one list.
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
+
+from snapshots.offline.typed.arrow_schema import TIMESTAMP, list_of, record_batch, spark_schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -129,8 +131,8 @@ _ARROW: Final = {
     "int": pa.int32(),
     "boolean": pa.bool_(),
     "binary": pa.binary(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "strings": pa.list_(pa.field("element", pa.string(), nullable=False)),
+    "timestamp": TIMESTAMP,
+    "strings": list_of(pa.string()),
 }
 
 
@@ -141,18 +143,7 @@ def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
 
 def spark_schema(columns: tuple[Column, ...]) -> "StructType":
     """Return the columns as a Spark schema."""
-    from pyspark.sql import types as t
-
-    spark_types = {
-        "string": t.StringType(),
-        "long": t.LongType(),
-        "int": t.IntegerType(),
-        "boolean": t.BooleanType(),
-        "binary": t.BinaryType(),
-        "timestamp": t.TimestampType(),
-        "strings": t.ArrayType(t.StringType(), containsNull=False),
-    }
-    return t.StructType([t.StructField(each.name, spark_types[each.type_name], each.nullable) for each in columns])
+    return spark_schema_of(arrow_schema(columns))
 
 
 class BatchBuilder:
@@ -176,7 +167,5 @@ class BatchBuilder:
 
     def take(self) -> pa.RecordBatch:
         """Return all rows so far, as one RecordBatch."""
-        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(self._schema)
-        arrays = [pa.array(values, type=field.type) for values, field in zip(columns, self._schema, strict=True)]
-        self._rows, self._bytes = [], 0
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        rows, self._rows, self._bytes = self._rows, [], 0
+        return record_batch(self._schema, rows)

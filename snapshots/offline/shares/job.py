@@ -24,6 +24,7 @@ from snapshots.offline.schema import BatchBuilder, Column, arrow_schema, spark_s
 from snapshots.offline.shares.dealing import DEALT, UNREAD, Dealer, Row, Topics, topics_in, topics_of
 from snapshots.offline.shares.replayed import Replayed, add_up, result_of
 from snapshots.offline.shares.share import Share
+from snapshots.offline.typed.arrow_schema import record_batch
 from snapshots.reader import read_runs
 
 if TYPE_CHECKING:
@@ -164,10 +165,7 @@ class _ReplayShares:
                 share.take(generation, offsets, sizes, payload)
             share.finish()
             results.append((number, result_of(share, number)))
-        columns: list[list[Any]] = [*map(list, zip(*results, strict=True))] if results else [[], []]
-        schema = arrow_schema(RESULTS)
-        arrays = [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        yield record_batch(arrow_schema(RESULTS), results)
 
 
 def _numbers(batches: Batches) -> Iterator[int]:
