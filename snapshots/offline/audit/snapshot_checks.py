@@ -145,20 +145,24 @@ def check_snapshots(
     """
     found: list[Finding] = []
     for snapshot in snapshots:
-        place = {"node": snapshot.node, "file": snapshot.name, "offset": snapshot.end}
         if snapshot.rule is not None:
-            found.append(error(snapshot.rule, snapshot.error or "", **place, position=snapshot.position))  # type: ignore[arg-type]
+            found.append(_at(snapshot, snapshot.rule, snapshot.error or ""))
             continue
         log = logs[snapshot.node]
         chain = chains.get((snapshot.node, snapshot.end))
         lowest = log.segments[0].base_offset if log.segments else None
         if chain is not None and chain != snapshot.chain:
             detail = f"the footer says {snapshot.chain.hex()[:16]}, the log {chain.hex()[:16]}"
-            found.append(error("snapshot-chain", detail, **place))  # type: ignore[arg-type]
+            found.append(_at(snapshot, "snapshot-chain", detail))
         elif chain is None and lowest is not None and lowest < snapshot.end <= ends.get(snapshot.node, 0):
-            found.append(error("snapshot-boundary", "no batch of the log ends there", **place))  # type: ignore[arg-type]
+            found.append(_at(snapshot, "snapshot-boundary", "no batch of the log ends there"))
     found += _starts(snapshots, logs)
     return found
+
+
+def _at(snapshot: CheckedSnapshot, rule: str, detail: str) -> Finding:
+    """Return a finding about a snapshot; for damage at its position."""
+    return error(rule, detail, node=snapshot.node, file=snapshot.name, position=snapshot.position, offset=snapshot.end)
 
 
 def compare_snapshots(snapshots: Iterable[CheckedSnapshot], findings: Iterable[Finding]) -> Iterator[Finding]:

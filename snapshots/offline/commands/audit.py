@@ -151,23 +151,26 @@ def _keep_baseline(file: str, result: "AuditResult") -> None:
         raise Failed(f"the baseline was not written: {e}") from None
 
 
+def _print_nodes(result: "AuditResult") -> None:
+    rows = [["NODE", "START", "END", "DURABLE", "EPOCH", "BATCHES", "RECORDS", "CHAIN"]]
+    for log in result.logs:
+        numbers = result.nodes.get(log.node)
+        durable = "-" if log.durable_end is None else log.durable_end
+        end, rest = "-", ["-"] * 4
+        if numbers is not None:
+            end = str(numbers.end_offset)
+            rest = [str(numbers.last_epoch), str(numbers.batches), str(numbers.records), numbers.chain.hex()[:16]]
+        rows.append([log.node, str(log.start_offset), end, str(durable), *rest])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
 def _print_audit(result: "AuditResult", report: str | None, baseline_file: str) -> None:
     from snapshots.offline.audit.findings import Severity
     from snapshots.offline.audit.summary import baseline_lines, lines_of
 
-    rows = [("NODE", "START", "END", "DURABLE", "EPOCH", "BATCHES", "RECORDS", "CHAIN")]
-    for log in result.logs:
-        numbers = result.nodes.get(log.node)
-        shown = (
-            ("-",) * 5 if numbers is None
-            else (numbers.end_offset, numbers.last_epoch, numbers.batches, numbers.records, numbers.chain.hex()[:16])
-        )  # fmt: skip
-        end, *rest = map(str, shown)
-        durable = "-" if log.durable_end is None else str(log.durable_end)
-        rows.append((log.node, str(log.start_offset), end, durable, *rest))  # type: ignore[arg-type]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    _print_nodes(result)
     click.echo()
     for line in lines_of(result):
         click.echo(line)
