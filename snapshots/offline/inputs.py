@@ -25,6 +25,8 @@ METADATA_DIRECTORY: Final = "@metadata"
 SPLIT_BYTES_MIN: Final = 4 << 20
 SPLIT_BYTES_MAX: Final = 64 << 20
 """The bounds of the default. A segment of the default size is one part, so the planning has not to read its headers."""
+NAMES_LOOKED_INTO: Final = 100
+"""So many names in a directory without a log are looked into, for a data directory that the error can name."""
 SPLITS: Final = 8
 """How many tasks a small log has at least."""
 
@@ -103,16 +105,19 @@ def find_log(path: str) -> NodeLog:
         LogFormatError: `meta.properties` or `log-start` is damaged.
     """
     given = ReadOnlyDirectory(path)
-    names = given.names()
+    try:
+        names = given.names()
+    except NotADirectoryError:
+        raise NoLogHere(
+            f"{path} is a file; name the data directory of a node, with {METADATA_DIRECTORY}/ in it"
+        ) from None
     if METADATA_DIRECTORY in names:
         return _read(given.subdirectory(METADATA_DIRECTORY), given)
     if given.path_text.endswith("/" + METADATA_DIRECTORY):
         return _read(given, ReadOnlyDirectory(given.path_text.removesuffix("/" + METADATA_DIRECTORY)))
     if any(base_offset_of(name) is not None or parse_name(name) is not None for name in names):
         return _read(given, given)
-    raise NoLogHere(
-        f"{path}: neither a data directory (with {METADATA_DIRECTORY}/ in it) nor a directory of log segments"
-    )
+    raise NoLogHere(_why_no_log(path, given, names))
 
 
 def find_logs(paths: Iterable[str]) -> tuple[NodeLog, ...]:
@@ -144,6 +149,20 @@ def records_in(paths: Iterable[str]) -> int:
 def standing_text(logs: Iterable[NodeLog]) -> str:
     """Return the option `standing` of the tables (see `datasource`)."""
     return json.dumps({log.path: log.since for log in logs if log.since})
+
+
+def _why_no_log(path: str, given: ReadOnlyDirectory, names: list[str]) -> str:
+    """Say why `path` has no log. A person often names the directory above, for example that of `quorumctl dev up`."""
+    if not names:
+        return (
+            f"{path} does not exist, or is empty; name the data directory of a node, with {METADATA_DIRECTORY}/ in it"
+        )
+    reason = f"{path}: neither a data directory (with {METADATA_DIRECTORY}/ in it) nor a directory of log segments"
+    for name in names[:NAMES_LOOKED_INTO]:
+        for below in (name, f"{name}/data"):
+            if given.exists(f"{below}/{METADATA_DIRECTORY}"):
+                return f"{reason}; {given.path_text}/{below} is a data directory: name it"
+    return f"{reason}; name the data directory of a node"
 
 
 def _read(metadata: ReadOnlyDirectory, data: ReadOnlyDirectory) -> NodeLog:

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from snapshots.offline import __main__ as cli
+from snapshots.offline import session
 from snapshots.offline.audit.run import audit
 from snapshots.offline.audit.summary import lines_of, summary
 from snapshots.offline.commands import running, shared
@@ -188,7 +189,40 @@ def test_a_dump_of_damage_ends_with_10(tmp_path: Path, words: list[str]) -> None
 def test_a_dump_of_nothing_fails_in_one_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli.main, ["dump", str(tmp_path)])
     assert result.exit_code == shared.EXIT_FAILED
-    assert "neither a data directory" in result.output
+    assert result.output == (
+        f"Error: {tmp_path} does not exist, or is empty; name the data directory of a node, with @metadata/ in it\n"
+    )
+
+
+@pytest.mark.parametrize("words", ["audit", "compact --out out", "history --out out", "report --out out"])
+def test_a_wrong_path_fails_before_spark_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str) -> None:
+    """Four paths that people name: of a file, of the directories above, and of nothing. No file is written."""
+    monkeypatch.setattr(session, "start_session", None)  # a start would be a TypeError
+    node = Node(tmp_path / "dev" / "controller-1" / "data", 54).live(1)
+    where = tmp_path / "here"
+    where.mkdir()
+    monkeypatch.chdir(where)
+    for path, next_step in (
+        (segments(node.path)[0], "is a file; name the data directory of a node"),
+        (tmp_path / "dev", f"{node.path} is a data directory: name it"),
+        (tmp_path / "dev" / "controller-1", f"{node.path} is a data directory: name it"),
+        (tmp_path / "nothing", "does not exist, or is empty; name the data directory of a node"),
+    ):
+        result = CliRunner().invoke(cli.main, [*words.split(), str(path)])
+        assert (result.exit_code, len(result.stderr.splitlines())) == (shared.EXIT_FAILED, 1), result
+        assert next_step in result.stderr
+    assert list(where.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["compact", "history"])
+def test_a_wrong_path_beside_fails_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    monkeypatch.setattr(session, "start_session", None)
+    node = Node(tmp_path / "node", 55).live(1)
+    words = [command, str(node.path), "--out", str(tmp_path / "out"), "--beside", str(tmp_path / "nothing")]
+    result = CliRunner().invoke(cli.main, words)
+    assert (result.exit_code, "nothing does not exist" in result.stderr) == (shared.EXIT_FAILED, True), result
 
 
 def test_without_java_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def compact(
     """
     if at_mark and offset is not None:
         raise click.UsageError("--at-mark and --offset exclude each other")
-    with running.session(master, shuffle_partitions, (directory,)) as (spark, step):
+    with running.session(master, shuffle_partitions, (directory,), beside) as (spark, step):
         from snapshots.offline.compaction import CannotCompact
         from snapshots.offline.compaction import compact as run_compaction
 

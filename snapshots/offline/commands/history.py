@@ -67,7 +67,7 @@ def history(
         raise click.UsageError(f"there is no table {unknown[0]!r}; there are {', '.join(TABLES)}")
     with (
         as_own_logs((directory, *beside), log_format, uncommitted=uncommitted) as logs,
-        running.session(master, shuffle_partitions, logs.paths[:1]) as (spark, step),
+        running.session(master, shuffle_partitions, logs.paths[:1], logs.paths[1:]) as (spark, step),
     ):
         from snapshots.offline.history.output import HistoryRefused
         from snapshots.offline.history.run import make_history

@@ -22,9 +22,12 @@ _WORKERS_LOG_ERROR: Final = re.compile(
 
 @contextmanager
 def session(
-    master: str | None, shuffle_partitions: int, directories: Iterable[str]
+    master: str | None, shuffle_partitions: int, directories: Iterable[str], beside: Iterable[str] = ()
 ) -> "Iterator[tuple[SparkSession, Callable[[str], None]]]":
-    """Start a Spark session, and a function that shows progress on stderr."""
+    """Start a Spark session, and a function that shows progress on stderr.
+
+    A wrong path fails before Spark starts, which takes many seconds: `directories`, which the job reads, and those `beside` them.
+    """
     from snapshots.offline.session import prepare, start_session
 
     try:
@@ -32,14 +35,17 @@ def session(
             prepare()
     except JavaNotFound as e:
         raise Failed(str(e)) from None
+    from snapshots.offline.inputs import find_logs, records_in
+
+    with failing_in_one_line():
+        records = records_in(directories)
+        find_logs(beside)
     with ExitStack() as at_last, shown_progress() as step:
         step("starting Spark")
         spark = start_session(master, shuffle_partitions=shuffle_partitions)
         at_last.callback(spark.stop)  # when the progress, which asks Spark from a thread, has ended
         with failing_in_one_line():
-            from snapshots.offline.inputs import records_in
-
-            step.reads(spark, records_in(directories))
+            step.reads(spark, records)
             yield spark, step
 
 
