@@ -185,7 +185,8 @@ def _base(log: NodeLog, wanted: Offset) -> SnapshotMeta | None:
         return None
     if wanted <= end.offset:
         raise CannotCompact(
-            f"offset {wanted} is not above the snapshot {end} at which the log starts; choose a higher one"
+            f"offset {wanted} is not above the snapshot {end} at which the log starts; copy this snapshot, or name a higher end "
+            f"with --offset"
         )
     return read_snapshot(log.directory, end).meta
 

@@ -179,7 +179,8 @@ def _growth(facts: Facts) -> Iterator[Section]:
     ]
     line = line_of(_points(facts.growth, "partitions"))
     drawing = charts.curves(rows, facts.growth[0]["at_ms"], max(facts.times.last_ms, facts.growth[-1]["at_ms"]))
-    note = f"The log has {size(sum(row['bytes'] for row in facts.growth))} of records in these days. {_pace(line)}"
+    written = size(sum(row["bytes"] for row in facts.growth))
+    note = f"The log has {written} of records from {plural(len(facts.growth), 'day')}. {_pace(line)}"
     yield Section("growth", "Growth and forecast", note, drawing + _forecast(line))
 
 

@@ -33,7 +33,7 @@ def report_html(result: AuditResult, history: Facts | None = None) -> str:
         f'<h1>{title}</h1><p class="subtitle">Cluster <code>{escape(cluster)}</code>{_period(result)}</p>'
         f"{verdict(result)}{headline(result)}{contents(sections)}"
         + "".join(section.html() for section in sections)
-        + "<footer>Times are UTC, and the log's own. Offsets are exclusive at the end.</footer></main></body></html>\n"
+        + "<footer>Times are the log's own, in UTC. An end offset is that of the next record.</footer></main></body></html>\n"
     )
 
 
@@ -42,4 +42,4 @@ def _period(result: AuditResult) -> str:
         return ""
     first = min(numbers.first_ms for numbers in result.nodes.values())
     last = max(numbers.last_ms for numbers in result.nodes.values())
-    return f", from {time_text(first)} to {time_text(last)}"
+    return f", from {time_text(first)} to {time_text(last)} UTC"
