@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -233,3 +235,27 @@ def test_without_java_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
     assert result.exit_code == shared.EXIT_FAILED
     assert "Java" in result.output
     assert len(result.output.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", ["audit --report", "audit --summary", "audit --findings", "report --out"])
+def test_a_file_that_cannot_be_written_fails_before_the_job(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str
+) -> None:
+    """The audit of a year takes an hour; its page had no directory, and its findings were lost. A URL is the store's matter."""
+    monkeypatch.setattr(session, "start_session", None)  # a start would be a TypeError
+    node = Node(tmp_path / "node", 56).live(1)
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
+    for file, next_step in (
+        (
+            tmp_path / "pages" / "page.html",
+            f"there is no directory {tmp_path / 'pages'}; make it, or name another file",
+        ),
+        (node.path, f"{node.path} is a directory; name a file in it"),
+        (tmp_path / "page.html", f"this user may not write {tmp_path / 'page.html'}; allow it, or name another file"),
+    ):
+        result = CliRunner().invoke(cli.main, [*words.split(), str(file), str(node.path)])
+        assert (result.exit_code, next_step in result.stderr) == (2, True), result.stderr
+    assert (
+        shared.writable_file(click.Context(cli.main), click.Option(["--out"]), "s3://pages/x.html")
+        == "s3://pages/x.html"
+    )

@@ -16,6 +16,7 @@ from snapshots.offline.commands.shared import (
     common_options,
     format_option,
     spark_options,
+    writable_file,
 )
 from snapshots.offline.progress import shown_progress
 
@@ -29,9 +30,21 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("directories", nargs=-1, required=True)
-@click.option("--report", metavar="FILE", help="Writes an HTML report to this path or URL.")
-@click.option("--summary", "summary_file", metavar="FILE", help="Writes the JSON summary to this path or URL, too.")
-@click.option("--findings", "findings_file", metavar="FILE", help="Writes the findings to this path or URL, as CSV.")
+@click.option("--report", metavar="FILE", callback=writable_file, help="Writes an HTML report to this path or URL.")
+@click.option(
+    "--summary",
+    "summary_file",
+    metavar="FILE",
+    callback=writable_file,
+    help="Writes the JSON summary to this path or URL, too.",
+)
+@click.option(
+    "--findings",
+    "findings_file",
+    metavar="FILE",
+    callback=writable_file,
+    help="Writes the findings to this path or URL, as CSV.",
+)
 @click.option(
     "--baseline",
     "baseline_file",

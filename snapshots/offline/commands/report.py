@@ -14,12 +14,15 @@ from snapshots.offline.commands.shared import (
     common_options,
     format_option,
     spark_options,
+    writable_file,
 )
 
 
 @click.command()
 @click.argument("directories", nargs=-1, required=True)
-@click.option("--out", "report", required=True, metavar="FILE", help="The path or URL of the HTML page.")
+@click.option(
+    "--out", "report", required=True, metavar="FILE", callback=writable_file, help="The path or URL of the HTML page."
+)
 @click.option(
     "--history", "history_dir", type=click.Path(file_okay=False),
     help="The directory of a history, which is made or continued; default: a temporary one.",

@@ -1,6 +1,8 @@
 """The common parts of the commands of `quorum-offline`: options, exit codes, and the error of a job."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -42,6 +44,24 @@ def format_option(command: F) -> F:
         help="Whose log it is: metaquorum's own, or Apache Kafka's. auto: as its first bytes say.",
     )  # fmt: skip
     return log_format(command)
+
+
+def writable_file(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse a file that cannot be written, before a job works an hour for it. Of a URL only the store knows.
+
+    Example: `--report /srv/pages/audit.html` while /srv/pages does not exist.
+    """
+    local = None if value is None else value.removeprefix("file://")
+    if local is None or "://" in local:
+        return value
+    path = Path(local)
+    if path.is_dir():
+        raise click.BadParameter(f"{value} is a directory; name a file in it")
+    if not path.parent.is_dir():
+        raise click.BadParameter(f"there is no directory {path.parent}; make it, or name another file")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise click.BadParameter(f"this user may not write {value}; allow it, or name another file")
+    return value
 
 
 class Failed(click.ClickException):
