@@ -259,3 +259,18 @@ def test_a_file_that_cannot_be_written_fails_before_the_job(
         shared.writable_file(click.Context(cli.main), click.Option(["--out"]), "s3://pages/x.html")
         == "s3://pages/x.html"
     )
+
+
+@pytest.mark.parametrize(
+    "words", ["compact --out", "history --out", "report --out page.html --history", "import kafka --out"]
+)
+@pytest.mark.parametrize("place", [".", "@metadata", "out", "@metadata/out"])
+def test_no_result_goes_into_the_directory_of_a_node(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str, place: str
+) -> None:
+    monkeypatch.setattr(session, "start_session", None)  # a start would be a TypeError
+    node = Node(tmp_path / "node", 57).live(1)
+    before = sorted(node.path.rglob("*"))
+    result = CliRunner().invoke(cli.main, [*words.split(), str(node.path / place), str(node.path)])
+    assert (result.exit_code, "is the directory of a node, where no job writes" in result.stderr) == (2, True), result
+    assert sorted(node.path.rglob("*")) == before

@@ -11,6 +11,7 @@ from snapshots.offline.commands.shared import (
     SCHEMA_VERSION,
     Failed,
     common_options,
+    outside_of_nodes,
     proof_options,
     spark_options,
 )
@@ -23,6 +24,7 @@ from snapshots.offline.commands.shared import (
     "out_dir",
     required=True,
     metavar="DIRECTORY",
+    callback=outside_of_nodes,
     help="The directory, or an object store's URL, for the snapshot.",
 )
 @click.option("--at-mark", type=click.Choice(["last"]), help="Compact to the last snapshot mark (the default).")

@@ -7,7 +7,14 @@ import click
 
 from snapshots.offline.commands import running
 from snapshots.offline.commands.kafka_logs import as_own_logs
-from snapshots.offline.commands.shared import Failed, common_options, format_option, proof_options, spark_options
+from snapshots.offline.commands.shared import (
+    Failed,
+    common_options,
+    format_option,
+    outside_of_nodes,
+    proof_options,
+    spark_options,
+)
 
 if TYPE_CHECKING:
     from snapshots.offline.history.place import Place
@@ -29,7 +36,14 @@ class _Place(click.ParamType[Any]):
 
 @click.command()
 @click.argument("directory")
-@click.option("--out", "out_dir", required=True, type=click.Path(file_okay=False), help="The directory of the tables.")
+@click.option(
+    "--out",
+    "out_dir",
+    required=True,
+    type=click.Path(file_okay=False),
+    callback=outside_of_nodes,
+    help="The directory of the tables.",
+)
 @click.option("--tables", "names", help="Comma-separated; default: all tables, or those that the directory has.")
 @click.option("--since", type=_Place(), help="Leave out what ended before this offset or time (UTC).")
 @click.option("--until", type=_Place(), help="End at this offset or time (UTC); default: the last proven record.")

@@ -13,6 +13,7 @@ from snapshots.offline.commands.shared import (
     Failed,
     common_options,
     format_option,
+    outside_of_nodes,
     spark_options,
     writable_file,
 )
@@ -25,6 +26,7 @@ from snapshots.offline.commands.shared import (
 )
 @click.option(
     "--history", "history_dir", type=click.Path(file_okay=False),
+    callback=outside_of_nodes,
     help="The directory of a history, which is made or continued; default: a temporary one.",
 )  # fmt: skip
 @click.option("--uncommitted", is_flag=True, help="Show also what is durable and perhaps not committed.")

@@ -11,6 +11,9 @@ EXIT_FINDINGS: Final = 10
 EXIT_FAILED: Final = 1
 SCHEMA_VERSION: Final = 1
 
+_OF_A_NODE: Final = ("@metadata", "__cluster_metadata-0", "meta.properties", "log-start")
+"""Names in a node's directory, metaquorum's or Kafka's."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -61,6 +64,22 @@ def writable_file(context: click.Context, parameter: click.Parameter, value: str
         raise click.BadParameter(f"there is no directory {path.parent}; make it, or name another file")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise click.BadParameter(f"this user may not write {value}; allow it, or name another file")
+    return value
+
+
+def outside_of_nodes(context: click.Context, parameter: click.Parameter, value: str | Path | None) -> str | Path | None:
+    """Refuse a local directory of a node, or a place in one, as the place of results: a job never writes into a node's directory.
+
+    Example: `compact /var/lib/metaquorum/controller --out /var/lib/metaquorum/controller/@metadata`.
+    """
+    if value is None or "://" in str(value):
+        return value
+    path = Path(value).absolute()
+    if path.is_file():
+        raise click.BadParameter(f"{value} is a file; name a directory")
+    for each in (path, path.parent):
+        if each.name in _OF_A_NODE or any(os.access(each / name, os.F_OK) for name in _OF_A_NODE):
+            raise click.BadParameter(f"{each} is the directory of a node, where no job writes; name another directory")
     return value
 
 
