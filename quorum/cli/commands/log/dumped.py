@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from quorum.cli.errors import CliError
 from quorum.cli.output import Column
@@ -19,12 +19,19 @@ RECORDS = (
     Column("DATA", "data_text"),
 )
 
+_KAFKAS: Final = "__cluster_metadata-0"
+"""The directory of the metadata log of an Apache Kafka controller."""
+
 
 def rows_in(paths: Iterable[Path], *, with_records: bool) -> Iterator[dict[str, Any]]:
     """Lists the batches and the damage in the files that the paths stand for. Raises CliError."""
     from quorum.cli.commands.log.log_files import files_of, rows_of
 
     for path in paths:
+        if path.name == _KAFKAS or (path / _KAFKAS).is_dir():
+            raise CliError(
+                f"{path} has a log of Apache Kafka; nothing was shown: `quorum-offline dump {path}` shows it"
+            )
         try:
             files = files_of(path)
             if not files:

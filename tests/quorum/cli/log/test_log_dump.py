@@ -149,3 +149,13 @@ def test_a_batch_that_cannot_be_decoded_is_shown_as_far_as_possible(tmp_path: Pa
     table = run(tmp_path, "--print-data")
     assert table.exit_code == 10
     assert bad.hex() in table.stdout and "s" * 32 not in table.stdout
+
+
+@pytest.mark.parametrize("named", [".", "__cluster_metadata-0"])
+def test_a_log_of_kafka_is_another_commands_matter(tmp_path: Path, named: str) -> None:
+    """Its files looked like damage: `batch format version 0`."""
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    (tmp_path / "bootstrap.checkpoint").write_bytes(bytes(200))
+    result = run(tmp_path / named)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"`quorum-offline dump {tmp_path / named}` shows it" in result.stderr
