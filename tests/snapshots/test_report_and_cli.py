@@ -134,6 +134,7 @@ def test_without_the_extra_packages_there_is_one_line(tmp_path: Path, job: list[
     assert ran.returncode == shared.EXIT_FAILED, ran
     (line,) = ran.stderr.splitlines()
     assert "pip install '.[spark]'" in line
+    assert ("`quorumctl log dump` works without it" in line) is (job == ["dump"])
 
 
 def test_quorumctl_needs_none_of_the_extra_packages() -> None:

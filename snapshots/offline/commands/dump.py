@@ -40,7 +40,7 @@ def dump(
     """
     shown = Shown(batches, Range(from_offset, to_offset), beyond, output == "json")
     try:
-        with running.needing("spark"):
+        with running.needing("spark", "; `quorumctl log dump` works without it"):
             lines, tally = dump_of(directory, log_format, shown)
         for line in islice(lines, limit):
             click.echo(line)

@@ -70,12 +70,14 @@ def failing_in_one_line() -> Iterator[None]:
 
 
 @contextmanager
-def needing(extra: str) -> Iterator[None]:
-    """Say what to install if a package that the job needs is missing, or cannot be loaded."""
+def needing(extra: str, otherwise: str = "") -> Iterator[None]:
+    """Say what to install if a package that the job needs is missing, or cannot be loaded; and what works without it."""
     try:
         yield
     except ModuleNotFoundError as e:
-        raise Failed(f"the package {e.name} is missing; install it from a checkout: pip install '.[{extra}]'") from None
+        raise Failed(
+            f"the package {e.name} is missing; install it from a checkout: pip install '.[{extra}]'{otherwise}"
+        ) from None
     except ImportError as e:  # for example, the package is for another Python, or a library of the system is missing
         reason = " ".join(str(e).split())
         raise Failed(
