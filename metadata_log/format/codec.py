@@ -207,6 +207,11 @@ def record_to_json(record: Record | UnknownRecord) -> dict[str, object]:
     return {"type": type(record).__name__, "version": RECORD_VERSION, "data": _plain("", None, record)}
 
 
+def field_to_json(cls: type[Record], name: str, value: object) -> object:
+    """Convert one field of a record of the type `cls` as `record_to_json` does."""
+    return _plain(name, dict(_fields_to_show(cls))[name], value)
+
+
 @cache
 def _fields_to_show(cls: type[tuple[Any, ...]]) -> tuple[tuple[str, object], ...]:
     """Return each field's name, and the kind of its bytes (or of the bytes in its list): `Secret`, `Uuid` or None."""

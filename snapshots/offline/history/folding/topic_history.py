@@ -11,18 +11,18 @@ topic, and not with the log. The effect of each record is that of replay (`Metad
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import date
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from metadata_log.format.ids import NO_LEADER, Offset, parse_uuid
 from metadata_log.format.partition_state import ISR, LEADER, LEADER_EPOCH, REPLICAS, PartitionState, partition_of
-from metadata_log.format.records import MetadataRecord
+from metadata_log.format.records import MetadataRecord, PartitionChange
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.entity_key import EntityKey
 from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, NOWHERE, MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from snapshots.offline.history.folding import conditions
-from snapshots.offline.history.folding.changes import record_changes
+from snapshots.offline.history.folding.changes import partition_changes, record_changes
 from snapshots.offline.history.folding.intervals import closed, day_of, event, opened
 from snapshots.offline.history.folding.steps import Step
 from snapshots.offline.history.folding.timelines import BrokerTimeline, MinIsrTimeline
@@ -48,7 +48,11 @@ class TopicHistory:
         self._key = key
         self._topic_id = parse_uuid(key[1])
         self._brokers, self._min_isr = timelines
-        self.image: MetadataImage = EMPTY_IMAGE
+        self._image: MetadataImage = EMPTY_IMAGE
+        self._topic: TopicImage | None = None
+        self._now: dict[int, PartitionState] = {}
+        """The states of partitions that are newer than the image."""
+        self._laws = MetadataDelta(EMPTY_IMAGE, kind=DeltaKind.FOLDING)
         self._leaderships: dict[int, Row] = {}
         self._conditions: dict[tuple[int, str], Row] = {}
         self._known_min_isr: int | None = None
@@ -56,15 +60,30 @@ class TopicHistory:
 
     @property
     def topic(self) -> TopicImage | None:
-        """The topic after the last step; None: it does not exist."""
-        return self.image.topic_by_id(self._topic_id)
+        """The topic, as it was when a record that is no change of a partition came last; None: it does not exist."""
+        return self._topic
+
+    @property
+    def image(self) -> MetadataImage:
+        """The image after the last step."""
+        if self._now:
+            delta = MetadataDelta(self._image, kind=DeltaKind.FOLDING)
+            for number, state in self._now.items():
+                delta.put_state(self._topic_id, number, state)
+            self._now.clear()
+            self._finish(delta)
+        return self._image
+
+    def _finish(self, delta: MetadataDelta) -> None:
+        self._image = delta.finish(NOWHERE)
+        self._topic = self._image.topic_by_id(self._topic_id)
 
     def load(self, records: Iterable[Placed], open_rows: Iterable[TableRow], begin: Step, *, goes_on: bool) -> None:
         """Begin with the state at `begin`. `goes_on`: the tables of an earlier run end there, with these open intervals."""
         delta = MetadataDelta(EMPTY_IMAGE, kind=DeltaKind.FOLDING)
         for place, record in records:
             delta.replay(record, place)
-        self.image = delta.finish(NOWHERE)
+        self._finish(delta)
         for table, row in open_rows:
             if table == LEADERSHIP:
                 self._leaderships[row["partition"]] = row
@@ -85,18 +104,25 @@ class TopicHistory:
 
     def step(self, step: Step, records: Iterable[Placed]) -> Iterator[TableRow]:
         """Apply the records of one step; at a step of a config there may be none."""
-        before, delta = self.topic, MetadataDelta(self.image, kind=DeltaKind.FOLDING)
-        for offset, record in records:
+        some = [*records]
+        topic = self._topic
+        if topic is not None and all(type(record) is PartitionChange for _, record in some):
+            yield from self._only_changes(topic, cast(list[tuple[Offset, PartitionChange]], some), step)
+            return
+        delta = MetadataDelta(self.image, kind=DeltaKind.FOLDING)
+        before = self._topic
+        for offset, record in some:
             delta.replay(record, offset)
-        self.image = delta.finish(NOWHERE)
-        after = self.topic
+        self._finish(delta)
+        after = self._topic
         self._count(step, before, after)
         if before is None and after is not None:
             yield from self._created(after, step)
         elif before is not None and after is None:
             yield from self._removed(before, step)
         elif before is not None and after is not None:
-            yield from self._changed(before, after, delta.changed.partitions.get(self._topic_id, set()), step)
+            numbers = sorted(delta.changed.partitions.get(self._topic_id, ()))
+            yield from self._changed(after, [(each, before.state(each), after.state(each)) for each in numbers], step)
 
     def finish(self) -> Iterator[TableRow]:
         """Return the open intervals, and the counts of the days."""
@@ -137,24 +163,43 @@ class TopicHistory:
         self._leaderships.clear()
         self._conditions.clear()
 
-    def _changed(self, before: TopicImage, after: TopicImage, numbers: set[int], step: Step) -> Iterator[TableRow]:
-        known, self._known_min_isr = self._known_min_isr, self._min_isr.at(after.name, step.offset)
-        for number in sorted(numbers):
-            old, new = before.state(number), after.state(number)
+    def _only_changes(
+        self, topic: TopicImage, records: Iterable[tuple[Offset, PartitionChange]], step: Step
+    ) -> Iterator[TableRow]:
+        """Apply changes of partitions, nearly all records of a log: no image is made for them."""
+        olds: dict[int, PartitionState] = {}
+        for offset, record in records:
+            number = record.partition
+            state = self._now.get(number) or topic.state(number)
+            if state is None:
+                self._laws.replay(record, offset)
+                raise AssertionError(f"{record} fits, and there is no such partition")
+            olds.setdefault(number, state)
+            self._now[number] = self._laws.state_after(state, record, topic.name, offset)
+        yield from self._changed(topic, [(number, olds[number], self._now[number]) for number in sorted(olds)], step)
+
+    def _changed(
+        self,
+        topic: TopicImage,
+        changed: Iterable[tuple[int, PartitionState | None, PartitionState | None]],
+        step: Step,
+    ) -> Iterator[TableRow]:
+        known, self._known_min_isr = self._known_min_isr, self._min_isr.at(topic.name, step.offset)
+        for number, old, new in changed:
             assert new is not None
             if old is None:
-                yield from self._added(after, number, new, step)
+                yield from self._added(topic, number, new, step)
             elif old != new:
-                yield from self._partition_changed(after, number, old, new, step)
+                yield from self._partition_changed(topic, number, old, new, step)
         if known != self._known_min_isr:
-            for number, state in enumerate(after.states()):
-                yield from self._judge(after, number, state, step, last_leader=state[LEADER])
+            for number, state in enumerate(topic.states()):
+                now = self._now.get(number, state)
+                yield from self._judge(topic, number, now, step, last_leader=now[LEADER])
 
     def _partition_changed(
         self, topic: TopicImage, number: int, old: PartitionState, new: PartitionState, step: Step
     ) -> Iterator[TableRow]:
-        was, now = partition_of(self._topic_id, number, old), partition_of(self._topic_id, number, new)
-        for row in record_changes(self._key, was, now, step, topic.name):
+        for row in partition_changes(f"{topic.name}-{number}", old, new, step):
             yield CHANGES, row
         if set(old[ISR]) != set(new[ISR]):
             yield ISR_CHANGES, self._isr_change(topic, number, old, new, step)
