@@ -2,35 +2,31 @@
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import shutil
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from snapshots.offline.history.folding.broker_history import ENTITIES, BrokerHistory, StepRecords
 from snapshots.offline.history.folding.steps import Step, Steps
-from snapshots.offline.history.folding.task import EntityRow, Task, record_of, rows_of_task, steps_in
+from snapshots.offline.history.folding.task import EntityRow, Task, record_of, steps_in
 from snapshots.offline.history.log_rows import LOG_ROWS
 from snapshots.offline.history.output import STATE_FILES, Baseline, HistoryRefused
-from snapshots.offline.history.tables import COUNTS, STATE, Row, wide_schema
-from snapshots.offline.history.writer import STATE_SCHEMA, WRITTEN, TaskWriter
+from snapshots.offline.history.pieces import PIECES, Piece, units_of
+from snapshots.offline.history.tables import COUNTS, STATE, Row
+from snapshots.offline.history.writer import PASSED, STATE_SCHEMA, UNITS, WRITTEN, TaskMerge, TaskPass
 from snapshots.offline.rows import FROM_SNAPSHOT
 from snapshots.offline.typed.arrow_schema import spark_schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WIDE_ROWS_MAX: Final = 2_000
-"""Maximum number of rows in one RecordBatch between tasks."""
-_ORDER: Final = (
-    "table", "day", "to_offset", "offset", "from_offset", "entity", "generation", "topic_id", "partition", "condition",
-    "kind", "name", "field",
-)  # fmt: skip
+MERGE_TASKS: Final = 64
+"""Maximum number of tasks of the merge."""
 _TOPIC_PREFIX: Final = '["topic",'
-Batches = Iterator[pa.RecordBatch]
 Written = dict[str, tuple[int, int]]
 """For each table the numbers of final rows and of open rows."""
 
@@ -110,28 +106,39 @@ class Passed(NamedTuple):
     state_rows: int
 
 
-def large_pass(rows: "DataFrame", task: Task, staging: Path, run: int) -> Passed:
+def large_pass(spark: "SparkSession", rows: "DataFrame", task: Task, staging: Path, run: int) -> Passed:
     """Run the pass over all entities, and write the staged files."""
     from pyspark.sql import functions as f
 
     entities = rows.where(f.col("entity").startswith("[")).select(*EntityRow._fields)
     ordered = entities.repartition("entity").sortWithinPartitions("entity", "generation", "offset")
-    wide = ordered.mapInArrow(TaskPass(task), spark_schema_of(wide_schema()))
-    by_day = wide.repartition("table", "day").sortWithinPartitions(*_ORDER)
-    answers = by_day.mapInArrow(TaskWriter(staging, run), spark_schema_of(WRITTEN)).collect()
-    written: Written = dict.fromkeys(task.tables, (0, 0))
+    answers = ordered.mapInArrow(TaskPass(task, staging, run), spark_schema_of(PASSED)).collect()
     counts: dict[dt.date, Row] = {}
     state_rows = 0
+    pieces: list[Piece] = []
     for row in answers:
         if row["table"] == COUNTS:
             _add_counts(counts, json.loads(row["counts"]))
         elif row["table"] == STATE:
             state_rows += row["rows"]
         else:
-            final, still_open = written[row["table"]]
-            is_final = row["day"] is not None
-            written[row["table"]] = (final + row["rows"] * is_final, still_open + row["rows"] * (not is_final))
+            pieces.append(Piece(*row[:-1]))
+    written: Written = dict.fromkeys(task.tables, (0, 0)) | _merge(spark, pieces, staging, run)
     return Passed(written, counts, state_rows)
+
+
+def _merge(spark: "SparkSession", pieces: Iterable[Piece], staging: Path, run: int) -> Written:
+    """Merge the pieces to the files of their days."""
+    from pyspark.sql import functions as f
+
+    units = [(number, json.dumps(unit)) for number, unit in enumerate(units_of(pieces))]
+    if not units:
+        return {}
+    planned = spark.createDataFrame(units, spark_schema_of(UNITS)).repartition(min(len(units), MERGE_TASKS))
+    written = planned.mapInArrow(TaskMerge(staging, run), spark_schema_of(WRITTEN))
+    answers = written.groupBy("table").agg(f.sum("final").alias("final"), f.sum("open").alias("open")).collect()
+    shutil.rmtree(staging / PIECES)
+    return {row["table"]: (row["final"], row["open"]) for row in answers}
 
 
 def _add_counts(counts: dict[dt.date, Row], more: Mapping[str, int]) -> None:
@@ -139,27 +146,3 @@ def _add_counts(counts: dict[dt.date, Row], more: Mapping[str, int]) -> None:
         day, column = name.split(" ")
         known = counts.setdefault(dt.date.fromisoformat(day), {})
         known[column] = known.get(column, 0) + count
-
-
-class TaskPass:
-    """The pass of one task. A class instead of a closure, so that workers find it by name."""
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-
-    def __call__(self, batches: Batches) -> Batches:
-        schema = wide_schema()
-        waiting: list[dict[str, Any]] = []
-        for table, row in rows_of_task(_entity_rows(batches), self._task):
-            waiting.append({"table": table, **row})
-            if len(waiting) >= WIDE_ROWS_MAX:
-                yield pa.RecordBatch.from_pylist(waiting, schema=schema)
-                waiting = []
-        yield pa.RecordBatch.from_pylist(waiting, schema=schema)
-
-
-def _entity_rows(batches: Batches) -> Iterator[EntityRow]:
-    for batch in batches:
-        columns = [column.to_pylist() for column in batch.columns]
-        for values in zip(*columns, strict=True):
-            yield EntityRow(*values)

@@ -160,7 +160,7 @@ def _make(spark: "SparkSession", run: _Run, out: Path, node: str, progress: Prog
     )
     progress("topics, partitions and other entities")
     staging = prepare(out, begin.run - 1)
-    written, counts, state_rows = engine.large_pass(input_rows, task, staging, begin.run)
+    written, counts, state_rows = engine.large_pass(spark, input_rows, task, staging, begin.run)
     progress("elections and growth")
     elections, election = survey.election_rows(
         run.small, run.rows, begin.step, end.step.offset, None if last is None else last.election

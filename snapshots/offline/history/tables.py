@@ -1,4 +1,4 @@
-"""The tables of a history. Each table is defined once, in Arrow; one wide schema carries the rows of all tables between tasks.
+"""The tables of a history. Each table is defined once, in Arrow.
 
 All offsets are offsets of images, as in `quorumctl ... --at-offset N`: a state holds in each image with `from_offset <= N <
 to_offset`. A batch takes effect as a whole, and a transaction at its end. Example: the batch [40, 43) makes broker 2 the leader.
@@ -133,23 +133,7 @@ STATE: Final = "_state"
 COUNTS: Final = "_counts"
 """Topics and partitions that were created and removed on a day, of one task."""
 
-_CARRIED: Final[Mapping[str, pa.DataType]] = {
-    "table": pa.string(),
-    "entity": pa.string(),
-    "generation": pa.int32(),
-    "payload": pa.binary(),
-}
-
 
 def schema_of_table(name: str) -> pa.Schema:
     """Return the columns of one table."""
     return pa.schema([pa.field(column, kind) for column, kind in TABLES[name].items()])
-
-
-def wide_schema() -> pa.Schema:
-    """Return the columns of all tables, each once, behind the name of the row's table. Columns of one name have one type."""
-    columns: dict[str, pa.DataType] = dict(_CARRIED)
-    for table in TABLES.values():
-        for column, kind in table.items():
-            assert columns.setdefault(column, kind) == kind, column
-    return pa.schema([pa.field(column, kind) for column, kind in columns.items()])

@@ -6,23 +6,36 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from snapshots.offline.history.folding.task import EntityRow, Task, rows_of_task
 from snapshots.offline.history.output import OPEN_DAY
+from snapshots.offline.history.pieces import PieceReader, PieceWriter, Unit, batch_of
 from snapshots.offline.history.tables import COUNTS, STATE, TABLES, Row, schema_of_table
 
-WRITTEN: Final = pa.schema(
+Batches = Iterator[pa.RecordBatch]
+
+PASSED: Final = pa.schema(
     [
         pa.field("table", pa.string()),
-        pa.field("day", pa.date32()),
+        pa.field("week", pa.int64()),
+        pa.field("file", pa.string()),
+        pa.field("number", pa.int64()),
         pa.field("rows", pa.int64()),
         pa.field("counts", pa.string()),
     ]
 )
-"""The answer of a task: one row for each file, and the sums of `_counts` as JSON."""
+"""The answer of a task of the pass: its pieces, the number of its rows of state, and the sums of `_counts` as JSON."""
+UNITS: Final = pa.schema([pa.field("number", pa.int64()), pa.field("unit", pa.string())])
+"""The input of a task of the merge."""
+WRITTEN: Final = pa.schema(
+    [pa.field("table", pa.string()), pa.field("final", pa.int64()), pa.field("open", pa.int64())]
+)
+"""The answer of a task of the merge: the rows in the files of each unit."""
+_STATE_ROWS: Final = 10_000
 
 STATE_SCHEMA: Final = pa.schema(
     [
@@ -49,62 +62,117 @@ def directory_of(staging: Path, table: str, day: dt.date | None) -> Path:
     return staging / table / (OPEN_DAY if day is None else f"day={day.isoformat()}")
 
 
-class TaskWriter:
-    """Writes the rows of one task, which are sorted by table and day. A task that is run again writes the same files."""
+class TaskPass:
+    """The pass of one task. A class instead of a closure, so that workers find it by name. A task that runs again writes the same
+    files.
+    """
+
+    def __init__(self, task: Task, staging: Path, run: int) -> None:
+        self._task = task
+        self._staging = staging
+        self._run = run
+
+    def __call__(self, batches: Batches) -> Batches:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        number = 0 if context is None else context.partitionId()
+        counts: Counter[str] = Counter()
+        with PieceWriter(self._staging, number) as pieces, _StateWriter(self._staging, self._run, number) as state:
+            for table, row in rows_of_task(_entity_rows(batches), self._task):
+                if table == STATE:
+                    state.add(row)
+                elif table == COUNTS:
+                    _count(row, counts)
+                else:
+                    pieces.add(table, row)
+            found: list[Row] = [piece._asdict() for piece in pieces.finish()]
+            found.append({"table": STATE, "rows": state.finish()})
+        found.append({"table": COUNTS, "counts": json.dumps(counts)})
+        yield batch_of(PASSED, found)
+
+
+def _entity_rows(batches: Batches) -> Iterator[EntityRow]:
+    for batch in batches:
+        columns = [column.to_pylist() for column in batch.columns]
+        yield from map(EntityRow, *columns)
+
+
+def _count(row: Row, counts: Counter[str]) -> None:
+    """Add the counts of a day, under names such as `2026-11-24 topics_created`."""
+    for name in COUNTED:
+        counts[f"{row['date'].isoformat()} {name}"] += row.get(name) or 0
+
+
+class _StateWriter:
+    """Writes the state of one task's entities. Use it as a context, and call `finish` at its end."""
+
+    def __init__(self, staging: Path, run: int, number: int) -> None:
+        directory = directory_of(staging, STATE, None)
+        directory.mkdir(parents=True, exist_ok=True)
+        self._path = directory / f"run-{run}-{number:05d}.parquet"
+        self._unfinished = self._path.with_suffix(".unfinished")
+        self._writer = pq.ParquetWriter(self._unfinished, STATE_SCHEMA)
+        self._waiting: list[Row] = []
+        self._rows = 0
+
+    def __enter__(self) -> "_StateWriter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.close()
+
+    def add(self, row: Row) -> None:
+        self._waiting.append(row)
+        if len(self._waiting) >= _STATE_ROWS:
+            self._write()
+
+    def finish(self) -> int:
+        """Write what is left; return the number of rows."""
+        self._write()
+        self._writer.close()
+        self._unfinished.replace(self._path)
+        return self._rows
+
+    def _write(self) -> None:
+        self._writer.write_batch(batch_of(STATE_SCHEMA, self._waiting))
+        self._rows += len(self._waiting)
+        self._waiting = []
+
+
+class TaskMerge:
+    """The merge of one task: the files of the days of its units."""
 
     def __init__(self, staging: Path, run: int) -> None:
         self._staging = staging
         self._run = run
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
+    def __call__(self, batches: Batches) -> Batches:
+        found: list[Row] = []
+        with PieceReader(self._staging) as reader:
+            for batch in batches:
+                for number, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    unit = Unit(*json.loads(text))
+                    rows = reader.rows_of(unit)
+                    self._write(unit.table, number, rows)
+                    is_open = unit.week is None
+                    found.append(
+                        {"table": unit.table, "final": 0 if is_open else rows.num_rows, "open": rows.num_rows * is_open}
+                    )
+        yield batch_of(WRITTEN, found)
 
-        context = TaskContext.get()
-        number = 0 if context is None else context.partitionId()
-        answers: list[tuple[Any, ...]] = []
-        counts: Counter[str] = Counter()
-        pieces = (piece for batch in batches for piece in _pieces(batch))
-        for (table, day), group in groupby(pieces, key=lambda piece: piece[:2]):
-            if table == COUNTS:
-                for _, _, piece in group:
-                    _count(piece, counts)
-                continue
-            rows = self._write(table, day, number, (piece for _, _, piece in group))
-            answers.append((table, day, rows, None))
-        answers.append((COUNTS, None, 0, json.dumps(counts)))
-        columns = zip(*answers, strict=True)
-        arrays = [pa.array(values, type=field.type) for values, field in zip(columns, WRITTEN, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=WRITTEN)
-
-    def _write(self, table: str, day: dt.date | None, number: int, pieces: Iterable[pa.RecordBatch]) -> int:
-        directory, schema, rows = directory_of(self._staging, table, day), file_schema(table), 0
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / f"run-{self._run}-{number:05d}.parquet"
-        unfinished = path.with_suffix(".unfinished")
-        with pq.ParquetWriter(unfinished, schema) as writer:
-            for piece in pieces:
-                writer.write_batch(piece.select(schema.names).cast(schema))
-                rows += piece.num_rows
-        unfinished.replace(path)
-        return rows
-
-
-def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[str, dt.date | None, pa.RecordBatch]]:
-    """Cut a batch where the table or the day changes."""
-    keys = list(zip(batch.column("table").to_pylist(), batch.column("day").to_pylist(), strict=True))
-    begin = 0
-    for (table, day), group in groupby(keys):
-        length = sum(1 for _ in group)
-        yield table, day, batch.slice(begin, length)
-        begin += length
-
-
-def _count(piece: pa.RecordBatch, counts: Counter[str]) -> None:
-    """Add the counts of each day, under names such as `2026-11-24 topics_created`."""
-    days = piece.column("date").to_pylist()
-    for name in COUNTED:
-        for day, count in zip(days, piece.column(name).to_pylist(), strict=True):
-            counts[f"{day.isoformat()} {name}"] += count or 0
+    def _write(self, table: str, number: int, rows: pa.Table) -> None:
+        """Write the rows, which are sorted by day."""
+        schema, begin = file_schema(table), 0
+        for day, group in groupby(rows.column("day").to_pylist()):
+            end = begin + sum(1 for _ in group)
+            directory = directory_of(self._staging, table, day)
+            directory.mkdir(parents=True, exist_ok=True)
+            path = directory / f"run-{self._run}-{number:05d}.parquet"
+            unfinished = path.with_suffix(".unfinished")
+            pq.write_table(rows.slice(begin, end - begin).select(schema.names), unfinished)
+            unfinished.replace(path)
+            begin = end
 
 
 def write_rows(staging: Path, run: int, table: str, rows: Iterable[Row]) -> tuple[int, int]:

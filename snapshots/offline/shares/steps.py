@@ -73,7 +73,7 @@ class Steps:
             raise AssertionError(f"{record} fits, and there is no such partition")
         old: Shape = entry[0]
         after = delta.state_after(_state(entry), record, topic, offset)
-        new = self._shape(after)
+        new = self.shape_of(after)
         if record.replicas is None:
             self._step_count += 1
             old.steps[fields] = new, after[LEADER_EPOCH] - entry[1]
@@ -84,7 +84,7 @@ class Steps:
         """Return the entry in `now` of a partition that has none yet; None if there is no such partition."""
         if len(key) > _KEY_BYTES_MAX:
             return None  # a negative number, or none at all: no partition has it
-        topic_id, number = _place(key)
+        topic_id, number = place_of(key)
         if pack(number) != key[UUID_BYTES:]:
             return None  # a number in a longer form than needed: two keys for one partition
         state = delta.partition_state(topic_id, number)
@@ -92,10 +92,11 @@ class Steps:
             return None
         if len(self.now) >= _STATES_MAX:
             self.flush(delta)
-        entry = self.now[key] = [self._shape(state), state[LEADER_EPOCH], state[PARTITION_EPOCH]]
+        entry = self.now[key] = [self.shape_of(state), state[LEADER_EPOCH], state[PARTITION_EPOCH]]
         return entry
 
-    def _shape(self, state: PartitionState) -> Shape:
+    def shape_of(self, state: PartitionState) -> Shape:
+        """Return the shape of a state."""
         fields = (*state[:LEADER_EPOCH], *state[DIRECTORIES:])
         shape = self._shapes.get(fields)
         if shape is None:
@@ -105,7 +106,7 @@ class Steps:
     def flush(self, delta: MetadataDelta) -> None:
         """Give all changed states to the delta."""
         for key, entry in self.now.items():
-            delta.put_state(*_place(key), _state(entry))
+            delta.put_state(*place_of(key), _state(entry))
         self.now.clear()
 
     def flush_topic(self, delta: MetadataDelta, topic_id: Uuid) -> None:
@@ -122,7 +123,8 @@ class Steps:
         self._step_count = 0
 
 
-def _place(key: bytes) -> tuple[Uuid, int]:
+def place_of(key: bytes) -> tuple[Uuid, int]:
+    """Return the topic id and the number of a partition, by its key in `now`."""
     return key[:UUID_BYTES], number_of(key[UUID_BYTES:])
 
 

@@ -14,12 +14,10 @@ Secrets are redacted. A short text in an entity is shown as text, and every othe
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 from metadata_log.format.codec import field_to_json, record_to_json
 from metadata_log.format.ids import uuid_text
-from metadata_log.format.partition_state import PartitionState
 from metadata_log.format.records import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -30,7 +28,6 @@ from metadata_log.format.records import (
     FeatureLevel,
     Label,
     MetadataRecord,
-    Partition,
 )
 from metadata_log.image.canonical_order import OrderKey
 from metadata_log.image.entity_key import EntityKey
@@ -42,11 +39,6 @@ TEXT_BYTES_MAX: Final = 1_000
 """Maximum size of an entity's value in a row."""
 COUNTERS: Final = frozenset(("leader_epoch", "partition_epoch", "broker_epoch", "version", "since_ms"))
 """Fields that change as a consequence of others."""
-
-_PARTITION_FIELDS: Final = Partition._fields[2:]
-"""The names of the items of a `PartitionState`."""
-_PLACES: Final = range(len(_PARTITION_FIELDS))
-_COUNTER_PLACES: Final = frozenset(place for place in _PLACES if _PARTITION_FIELDS[place] in COUNTERS)
 
 Records = Mapping[OrderKey, MetadataRecord]
 
@@ -137,21 +129,9 @@ def record_changes(
         yield from _rows(key, old, new, step, topic)
 
 
-def partition_changes(name: str, old: PartitionState, new: PartitionState, step: Step) -> Iterator[Row]:
-    """Return the rows of a partition that a step changed; `name` is that of the topic, and the number. Nearly all rows of a history
-    are of partitions, and this costs a tenth of `record_changes`: no record is made, and only fields that differ become text.
-    """
-    places = [place for place in _PLACES if old[place] != new[place]]
-    for place in [place for place in places if place not in _COUNTER_PLACES] or places:
-        yield event(
-            step, action="changed", kind="partition", name=name, principal=step.principal, request_id=step.request_id,
-            field=_PARTITION_FIELDS[place], old=_partition_text(place, old[place]), new=_partition_text(place, new[place]),
-        )  # fmt: skip
-
-
-@lru_cache(maxsize=1 << 14)
-def _partition_text(place: int, value: Any) -> str | None:
-    return _text(field_to_json(Partition, _PARTITION_FIELDS[place], value))
+def field_text(cls: type[MetadataRecord], name: str, value: object) -> str | None:
+    """Return a field of a record of the type `cls` as in the columns `old` and `new`."""
+    return _text(field_to_json(cls, name, value))
 
 
 def _rows(

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from functools import lru_cache
 from typing import Any, Final
 
 from snapshots.offline.history.folding.steps import Step
@@ -14,7 +15,12 @@ _FIRST_DAY: Final = dt.date(1970, 1, 1)
 
 def day_of(time_ms: int) -> dt.date:
     """Return the day (UTC) of a time."""
-    return _FIRST_DAY + dt.timedelta(days=time_ms // _DAY_MS)
+    return _day(time_ms // _DAY_MS)
+
+
+@lru_cache(1_000)
+def _day(number: int) -> dt.date:
+    return _FIRST_DAY + dt.timedelta(days=number)
 
 
 def moment_text(time_ms: int) -> str:

@@ -59,6 +59,8 @@ class Steps(NamedTuple):
         """Return the step of the record at `offset` in a batch; None if the record had no effect."""
         if offset >= self.end or is_within(offset, self.invisible):
             return None
+        if not self.transactions:
+            return batch
         at = bisect_right(self.transactions, offset, key=lambda each: each.begin) - 1
         inside = at >= 0 and offset < self.transactions[at].end
         return self.transactions[at].step if inside else batch
@@ -66,6 +68,8 @@ class Steps(NamedTuple):
 
 def is_within(offset: Offset, ranges: Sequence[Range]) -> bool:
     """Return True if one of the sorted ranges has the offset."""
+    if not ranges:
+        return False
     at = bisect_right(ranges, offset, key=lambda each: each[0]) - 1
     return at >= 0 and offset < ranges[at][1]
 

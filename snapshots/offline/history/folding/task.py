@@ -10,6 +10,7 @@ The input is sorted by entity, generation and offset, and all rows of an entity 
 from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple, cast
 
 from metadata_log.format.codec import decode_record, encode_valid
@@ -21,10 +22,11 @@ from snapshots.offline.history.folding.entity_history import EntityHistory
 from snapshots.offline.history.folding.intervals import pack_row, unpack_row
 from snapshots.offline.history.folding.steps import Step, Steps
 from snapshots.offline.history.folding.timelines import BrokerTimeline, MinIsrTimeline
-from snapshots.offline.history.folding.topic_history import Timelines, TopicHistory
+from snapshots.offline.history.folding.topic_history import Packed, Timelines, TopicHistory
 from snapshots.offline.history.log_rows import FROM_TABLES
 from snapshots.offline.history.tables import CHANGES, COUNTS, STATE, Row
 from snapshots.offline.rows import FROM_LOG, FROM_SNAPSHOT, entity_of
+from snapshots.offline.shares.steps import Steps as RememberedSteps
 
 TOPIC = EVERY_TOPIC[0]
 
@@ -63,12 +65,13 @@ class Task(NamedTuple):
 
 def rows_of_task(rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Row]]:
     """Return the rows of all tables, each with the name of its table, for the entities of one task."""
-    for entity, group in groupby(rows, key=lambda row: row.entity):
+    remembered = RememberedSteps()
+    for entity, group in groupby(rows, key=attrgetter("entity")):
         key = entity_of(entity)
         if key == EVERY_TOPIC:
             continue
         rows_of_entity = _topic_rows if key[0] == TOPIC else _entity_rows
-        for table, row in rows_of_entity(entity, group, task):
+        for table, row in rows_of_entity(entity, group, task, remembered):
             if table in (STATE, COUNTS) or (table in task.tables and _is_wanted(row, task)):
                 yield table, row
 
@@ -78,7 +81,9 @@ def _is_wanted(row: Row, task: Task) -> bool:
     return ended is None or ended > task.since
 
 
-def _entity_rows(entity: str, rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Row]]:
+def _entity_rows(
+    entity: str, rows: Iterable[EntityRow], task: Task, remembered: RememberedSteps
+) -> Iterator[tuple[str, Row]]:
     history = EntityHistory(entity_of(entity))
     for generation, group in groupby(rows, key=lambda row: row.generation):
         if generation == FROM_SNAPSHOT:
@@ -90,8 +95,10 @@ def _entity_rows(entity: str, rows: Iterable[EntityRow], task: Task) -> Iterator
     yield from _state(entity, history.image)
 
 
-def _topic_rows(entity: str, rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Row]]:
-    history = TopicHistory(entity_of(entity), Timelines(task.brokers, task.min_isr))
+def _topic_rows(
+    entity: str, rows: Iterable[EntityRow], task: Task, remembered: RememberedSteps
+) -> Iterator[tuple[str, Row]]:
+    history = TopicHistory(entity_of(entity), Timelines(task.brokers, task.min_isr), remembered)
     generations = groupby(rows, key=lambda row: row.generation)
     generation, group = next(generations, (FROM_LOG, iter(())))
     open_rows: list[tuple[str, Row]] = []
@@ -99,7 +106,7 @@ def _topic_rows(entity: str, rows: Iterable[EntityRow], task: Task) -> Iterator[
         open_rows = [unpack_row(row.payload) for row in group]
         generation, group = next(generations, (FROM_LOG, iter(())))
     if generation == FROM_SNAPSHOT:
-        history.load(((row.offset, record_of(row)) for row in group), open_rows, task.begin, goes_on=task.goes_on)
+        history.load(_packed(group), open_rows, task.begin, goes_on=task.goes_on)
         generation, group = next(generations, (FROM_LOG, iter(())))
     assert generation == FROM_LOG
     yield from _topic_steps(history, group, task)
@@ -107,7 +114,7 @@ def _topic_rows(entity: str, rows: Iterable[EntityRow], task: Task) -> Iterator[
         yield table, row
         if table != COUNTS:
             yield STATE, {"entity": entity, "generation": FROM_TABLES, "offset": 0, "payload": pack_row(table, row)}
-    yield from _state(entity, history.image)
+    yield from _state(entity, history.image())
 
 
 def _topic_steps(history: TopicHistory, rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Row]]:
@@ -115,12 +122,13 @@ def _topic_steps(history: TopicHistory, rows: Iterable[EntityRow], task: Task) -
     is_known = history.topic is not None
     waiting = _configs(history, task.begin.offset)
     # A record for every topic has no effect on a topic before its creation, or after its removal.
-    for step, records in steps_in(merge(rows, task.every_topic, key=lambda row: row.offset), task.steps):
+    every = merge(rows, task.every_topic, key=attrgetter("offset")) if task.every_topic else rows
+    for step, group in _placed(every, task.steps):
         while waiting and waiting[0].offset < step.offset:
             yield from history.step(waiting.pop(0), ())
         if waiting and waiting[0].offset == step.offset:
             waiting.pop(0)
-        yield from history.step(step, records)
+        yield from history.step(step, _packed(group))
         if not is_known and history.topic is not None:
             is_known, waiting = True, _configs(history, step.offset)
     for step in waiting:
@@ -131,18 +139,31 @@ def _configs(history: TopicHistory, since: Offset) -> list[Step]:
     return [step for step in history.steps_of_configs() if step.offset > since]
 
 
+def _packed(rows: Iterable[EntityRow]) -> list[Packed]:
+    return [(row.offset, row.payload) for row in rows]
+
+
 def steps_in(rows: Iterable[EntityRow], steps: Steps) -> Iterator[tuple[Step, list[tuple[Offset, MetadataRecord]]]]:
     """Return the steps of these records of the log, each with its records. Records without effect are left out."""
+    for step, group in _placed(rows, steps):
+        yield step, [(row.offset, record_of(row)) for row in group]
 
-    def placed() -> Iterator[tuple[Step, EntityRow]]:
-        for row in rows:
-            batch = Step(row.step, row.time_ms, row.epoch, row.principal, row.request_id)
-            step = steps.step_of(row.offset, batch)
-            if step is not None:
-                yield step, row
 
-    for step, group in groupby(placed(), key=lambda each: each[0]):
-        yield step, [(row.offset, record_of(row)) for _, row in group]
+def _placed(rows: Iterable[EntityRow], steps: Steps) -> Iterator[tuple[Step, list[EntityRow]]]:
+    """Return the steps of these rows of the log, each with its rows."""
+    last: Step | None = None
+    group: list[EntityRow] = []
+    for row in rows:
+        step = steps.step_of(row.offset, Step(row.step, row.time_ms, row.epoch, row.principal, row.request_id))
+        if step is None:
+            continue
+        if step != last:
+            if last is not None:
+                yield last, group
+            last, group = step, []
+        group.append(row)
+    if last is not None:
+        yield last, group
 
 
 def record_of(row: EntityRow) -> MetadataRecord:

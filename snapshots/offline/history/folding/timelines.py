@@ -66,7 +66,9 @@ class MinIsrTimeline(NamedTuple):
     def at(self, topic: str, offset: Offset) -> int:
         """Return the value that holds for the topic in the image at `offset`."""
         for resource in ((TOPIC_RESOURCE, topic), CLUSTER):
-            changes = self.values.get(resource, ())
+            changes = self.values.get(resource)
+            if not changes:
+                continue
             at = bisect_right(changes, offset, key=lambda each: each[0].offset) - 1
             value = changes[at][1] if at >= 0 else None
             if value is not None:

@@ -1,20 +1,32 @@
 """The history of one topic, in one pass over its records: leaderships, conditions, ISR changes, and what changed.
 
     records of the state (generation 0)   -> the image at the begin
-    records of the log, step by step      -> an image per step; the difference of two images makes rows
+    records of the log, step by step      -> the partitions that moved; each move makes rows
     the end                               -> open intervals, and the state for the next run
 
 Beside the image the pass keeps the open intervals of the topic's partitions, so the memory grows with the partitions of one
 topic, and not with the log. The effect of each record is that of replay (`MetadataDelta`).
+
+Nearly all records are changes of partitions. A step of such records only is not decoded, and makes no image: the remembered steps
+of `snapshots.offline.shares.steps` know the effect of the bytes, and `moves` knows the rows. Every other step makes an image.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
+from metadata_log.format.codec import decode_record
 from metadata_log.format.ids import NO_LEADER, Offset, parse_uuid
-from metadata_log.format.partition_state import ISR, LEADER, LEADER_EPOCH, REPLICAS, PartitionState, partition_of
+from metadata_log.format.partition_bytes import pack
+from metadata_log.format.partition_state import (
+    ISR,
+    LEADER_EPOCH,
+    PARTITION_EPOCH,
+    REPLICAS,
+    PartitionState,
+    partition_of,
+)
 from metadata_log.format.records import MetadataRecord, PartitionChange
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.entity_key import EntityKey
@@ -22,16 +34,19 @@ from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, NOWHERE, MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from snapshots.offline.history.folding import conditions
-from snapshots.offline.history.folding.changes import partition_changes, record_changes
+from snapshots.offline.history.folding.changes import record_changes
 from snapshots.offline.history.folding.intervals import closed, day_of, event, opened
+from snapshots.offline.history.folding.moves import conditions_in, move_between
 from snapshots.offline.history.folding.steps import Step
 from snapshots.offline.history.folding.timelines import BrokerTimeline, MinIsrTimeline
 from snapshots.offline.history.tables import CHANGES, COUNTS, ISR_CHANGES, LEADERSHIP, PARTITION_CONDITIONS, Row
+from snapshots.offline.shares.steps import CHANGE_MARK, NUMBER_AT, NUMBER_SIZES, Shape, place_of
+from snapshots.offline.shares.steps import Steps as RememberedSteps
 
-Placed = tuple[Offset, MetadataRecord]
+Packed = tuple[Offset, bytes]
+"""The offset and the bytes of a record."""
 TableRow = tuple[str, Row]
-Change = tuple[int, PartitionState | None, PartitionState]
-"""A partition's number, and its states before and after a step; None: the partition is new."""
+_ID_AT: Final = 1 + len(CHANGE_MARK)
 
 
 class Timelines(NamedTuple):
@@ -41,55 +56,49 @@ class Timelines(NamedTuple):
     min_isr: MinIsrTimeline
 
 
-class TopicHistory:
-    """The pass over one topic. Call `load`, then `step` for each step, then `finish`."""
+class _Part(NamedTuple):
+    """A partition between two steps."""
 
-    def __init__(self, key: EntityKey, timelines: Timelines) -> None:
+    shape: Shape
+    leader_epoch: int
+    partition_epoch: int
+
+
+class TopicHistory:
+    """The pass over one topic. Call `load`, then `step` for each step, then `finish`. The topics of one task share the remembered
+    steps.
+    """
+
+    def __init__(self, key: EntityKey, timelines: Timelines, remembered: RememberedSteps) -> None:
         self._key = key
         self._topic_id = parse_uuid(key[1])
         self._brokers, self._min_isr = timelines
+        self._remembered = remembered
         self._image: MetadataImage = EMPTY_IMAGE
+        """The image at the last step that made one. The states of partitions that changed since are in `_remembered`."""
+        self._delta = MetadataDelta(EMPTY_IMAGE, kind=DeltaKind.FOLDING)
         self._topic: TopicImage | None = None
-        self._now: dict[int, PartitionState] = {}
-        """The states of partitions that are newer than the image."""
-        self._laws = MetadataDelta(EMPTY_IMAGE, kind=DeltaKind.FOLDING)
         self._leaderships: dict[int, Row] = {}
-        self._conditions: dict[tuple[int, str], Row] = {}
+        self._conditions: dict[int, dict[str, Row]] = {}
         self._known_min_isr: int | None = None
         self._counts: dict[date, Counter[str]] = {}
+        self._rows: list[TableRow] = []
+        """The rows of the current step."""
 
     @property
     def topic(self) -> TopicImage | None:
-        """The topic, as it was when a record that is no change of a partition came last; None: it does not exist."""
+        """The topic, as at the last step that made an image; None: it does not exist."""
         return self._topic
 
-    @property
-    def image(self) -> MetadataImage:
-        """The image after the last step."""
-        if self._now:
-            delta = MetadataDelta(self._image, kind=DeltaKind.FOLDING)
-            for number, state in self._now.items():
-                delta.put_state(self._topic_id, number, state)
-            self._now.clear()
-            self._finish(delta)
-        return self._image
-
-    def _finish(self, delta: MetadataDelta) -> None:
-        self._image = delta.finish(NOWHERE)
-        self._topic = self._image.topic_by_id(self._topic_id)
-
-    def load(self, records: Iterable[Placed], open_rows: Iterable[TableRow], begin: Step, *, goes_on: bool) -> None:
+    def load(self, records: Iterable[Packed], open_rows: Iterable[TableRow], begin: Step, *, goes_on: bool) -> None:
         """Begin with the state at `begin`. `goes_on`: the tables of an earlier run end there, with these open intervals."""
-        delta = MetadataDelta(EMPTY_IMAGE, kind=DeltaKind.FOLDING)
-        for place, record in records:
-            delta.replay(record, place)
-        self._finish(delta)
+        self._replay(records)
         for table, row in open_rows:
             if table == LEADERSHIP:
                 self._leaderships[row["partition"]] = row
             else:
-                self._conditions[row["partition"], row["condition"]] = row
-        topic = self.topic
+                self._conditions.setdefault(row["partition"], {})[row["condition"]] = row
+        topic = self._topic
         if topic is None:
             return
         self._known_min_isr = self._min_isr.at(topic.name, begin.offset)
@@ -99,152 +108,189 @@ class TopicHistory:
 
     def steps_of_configs(self) -> list[Step]:
         """Return the steps at which `min.insync.replicas` of the topic may change; none if the topic does not exist."""
-        topic = self.topic
-        return [] if topic is None else self._min_isr.steps(topic.name)
+        return [] if self._topic is None else self._min_isr.steps(self._topic.name)
 
-    def step(self, step: Step, records: Iterable[Placed]) -> Iterator[TableRow]:
-        """Apply the records of one step; at a step of a config there may be none."""
-        some = [*records]
+    def step(self, step: Step, records: Sequence[Packed]) -> list[TableRow]:
+        """Apply the records of one step, and return its rows; at a step of a config there may be no record.
+
+        Raises:
+            LogFormatError: a record cannot be decoded, or does not fit.
+        """
+        self._rows = []
         topic = self._topic
-        if topic is not None and all(type(record) is PartitionChange for _, record in some):
-            yield from self._only_changes(topic, cast(list[tuple[Offset, PartitionChange]], some), step)
-            return
-        delta = MetadataDelta(self.image, kind=DeltaKind.FOLDING)
-        before = self._topic
-        for offset, record in some:
-            delta.replay(record, offset)
-        self._finish(delta)
-        after = self._topic
-        self._count(step, before, after)
-        if before is None and after is not None:
-            yield from self._created(after, step)
-        elif before is not None and after is None:
-            yield from self._removed(before, step)
-        elif before is not None and after is not None:
-            numbers = sorted(delta.changed.partitions.get(self._topic_id, ()))
-            yield from self._changed(after, [(each, before.state(each), after.state(each)) for each in numbers], step)
+        if topic is not None and all(packed[1:_ID_AT] == CHANGE_MARK for _, packed in records):
+            self._move(topic, records, step)
+        else:
+            self._any(records, step)
+        return self._rows
 
     def finish(self) -> Iterator[TableRow]:
         """Return the open intervals, and the counts of the days."""
         for row in self._leaderships.values():
             yield LEADERSHIP, row
-        for row in self._conditions.values():
-            yield PARTITION_CONDITIONS, row
+        for some in self._conditions.values():
+            for row in some.values():
+                yield PARTITION_CONDITIONS, row
         for day, counts in self._counts.items():
             yield COUNTS, {"date": day, **counts}
 
-    # --- one step ---
+    def image(self) -> MetadataImage:
+        """Return the image after the last step."""
+        self._replay(())
+        return self._image
 
-    def _created(self, topic: TopicImage, step: Step) -> Iterator[TableRow]:
+    def _replay(self, records: Iterable[Packed]) -> set[int]:
+        """Replay records, and make the image. Return the numbers of the partitions that they changed."""
+        self._remembered.flush(self._delta)
+        before = self._delta.finish(NOWHERE)
+        delta = MetadataDelta(before, kind=DeltaKind.FOLDING)
+        for offset, packed in records:
+            delta.replay(cast(MetadataRecord, decode_record(packed)), offset)
+        self._image = delta.finish(NOWHERE)
+        self._topic = self._image.topic_by_id(self._topic_id)
+        self._delta = MetadataDelta(self._image, kind=DeltaKind.FOLDING)
+        return delta.changed.partitions.get(self._topic_id, set())
+
+    # --- a step of changes only ---
+
+    def _move(self, topic: TopicImage, records: Iterable[Packed], step: Step) -> None:
+        """Apply changes of partitions."""
+        olds: dict[bytes, _Part] = {}
+        now = self._remembered.now
+        for offset, packed in records:
+            number_end = NUMBER_AT + NUMBER_SIZES.get(packed[NUMBER_AT], len(packed))
+            key = packed[_ID_AT:number_end]
+            entry = now.get(key) or self._remembered.open(self._delta, key)
+            known = None if entry is None else entry[0].steps.get(packed[number_end:])
+            if entry is None or known is None:
+                self._move_anew(topic, packed, offset, olds)
+                continue
+            if key not in olds:
+                olds[key] = _Part(*entry)
+            entry[0] = known[0]
+            entry[1] += known[1]
+            entry[2] += 1
+        self._end_step(topic, [(place_of(key)[1], old, self._part(key)) for key, old in olds.items()], step)
+
+    def _move_anew(self, topic: TopicImage, packed: bytes, offset: Offset, olds: dict[bytes, _Part]) -> None:
+        """Apply a change whose bytes are new to the shape of its partition."""
+        record = cast(PartitionChange, decode_record(packed))
+        number = pack(record.partition)
+        key = record.topic_id + number
+        entry = self._remembered.now.get(key) or self._remembered.open(self._delta, key)
+        if entry is not None and key not in olds:
+            olds[key] = _Part(*entry)
+        fields = packed[NUMBER_AT + len(number) :] if packed[NUMBER_AT:].startswith(number) else packed
+        self._remembered.replay(self._delta, record, key, fields, topic.name, offset)
+
+    def _part(self, key: bytes) -> _Part:
+        """Return a partition that exists."""
+        entry = self._remembered.now.get(key) or self._remembered.open(self._delta, key)
+        assert entry is not None, key
+        return _Part(*entry)
+
+    def _end_step(self, topic: TopicImage, moved: list[tuple[int, _Part, _Part]], step: Step) -> None:
+        known, self._known_min_isr = self._known_min_isr, self._min_isr.at(topic.name, step.offset)
+        for number, old, new in sorted(moved):
+            self._moved(topic, number, old, new, step)
+        if known != self._known_min_isr:
+            for number in range(topic.partition_count):
+                part = self._part(self._topic_id + pack(number))
+                self._judge(topic, number, part.shape, step, last_leader=part.shape.leader)
+
+    # --- any other step ---
+
+    def _any(self, records: Iterable[Packed], step: Step) -> None:
+        before = self.image().topic_by_id(self._topic_id)
+        numbers = self._replay(records)
+        after = self._topic
+        self._count(step, before, after)
+        if before is None and after is not None:
+            self._created(after, step)
+        elif before is not None and after is None:
+            self._removed(before, step)
+        elif before is not None and after is not None:
+            for number in range(before.partition_count, after.partition_count):
+                self._added(after, number, step)
+            olds = [(number, state) for number in numbers if (state := before.state(number)) is not None]
+            keys = [self._topic_id + pack(number) for number, _ in olds]
+            moved = [
+                (number, self._part_of(old), self._part(key)) for (number, old), key in zip(olds, keys, strict=True)
+            ]
+            self._end_step(after, moved, step)
+
+    def _part_of(self, state: PartitionState) -> _Part:
+        return _Part(self._remembered.shape_of(state), state[LEADER_EPOCH], state[PARTITION_EPOCH])
+
+    def _created(self, topic: TopicImage, step: Step) -> None:
         self._known_min_isr = self._min_isr.at(topic.name, step.offset)
-        for row in record_changes(self._key, None, topic.record, step, topic.name):
-            yield CHANGES, row
-        for number, state in enumerate(topic.states()):
-            yield from self._added(topic, number, state, step)
+        self._rows += ((CHANGES, row) for row in record_changes(self._key, None, topic.record, step, topic.name))
+        for number in range(topic.partition_count):
+            self._added(topic, number, step)
 
-    def _added(self, topic: TopicImage, number: int, state: PartitionState, step: Step) -> Iterator[TableRow]:
+    def _added(self, topic: TopicImage, number: int, step: Step) -> None:
+        state = topic.state(number)
+        assert state is not None
         self._open(topic, number, state, step, began_before=False)
         record = partition_of(self._topic_id, number, state)
-        for row in record_changes(self._key, None, record, step, topic.name):
-            yield CHANGES, row
+        self._rows += ((CHANGES, row) for row in record_changes(self._key, None, record, step, topic.name))
 
-    def _removed(self, topic: TopicImage, step: Step) -> Iterator[TableRow]:
-        for row in record_changes(self._key, topic.record, None, step, topic.name):
-            yield CHANGES, row
-        for leadership in self._leaderships.values():
-            yield (
-                LEADERSHIP,
-                closed(
-                    leadership, step, end_reason=conditions.TOPIC_REMOVED, next_leader=None, principal=step.principal
-                ),
-            )
-        for condition in self._conditions.values():
-            yield PARTITION_CONDITIONS, closed(condition, step)
+    def _removed(self, topic: TopicImage, step: Step) -> None:
+        self._rows += ((CHANGES, row) for row in record_changes(self._key, topic.record, None, step, topic.name))
+        for row in self._leaderships.values():
+            ended = closed(row, step, end_reason=conditions.TOPIC_REMOVED, next_leader=None, principal=step.principal)
+            self._rows.append((LEADERSHIP, ended))
+        for some in self._conditions.values():
+            self._rows += ((PARTITION_CONDITIONS, closed(row, step)) for row in some.values())
         self._leaderships.clear()
         self._conditions.clear()
 
-    def _only_changes(
-        self, topic: TopicImage, records: Iterable[tuple[Offset, PartitionChange]], step: Step
-    ) -> Iterator[TableRow]:
-        """Apply changes of partitions, nearly all records of a log: no image is made for them."""
-        olds: dict[int, PartitionState] = {}
-        for offset, record in records:
-            number = record.partition
-            state = self._now.get(number) or topic.state(number)
-            if state is None:
-                self._laws.replay(record, offset)
-                raise AssertionError(f"{record} fits, and there is no such partition")
-            olds.setdefault(number, state)
-            self._now[number] = self._laws.state_after(state, record, topic.name, offset)
-        yield from self._changed(topic, [(number, olds[number], self._now[number]) for number in sorted(olds)], step)
+    # --- one partition ---
 
-    def _changed(
-        self,
-        topic: TopicImage,
-        changed: Iterable[tuple[int, PartitionState | None, PartitionState | None]],
-        step: Step,
-    ) -> Iterator[TableRow]:
-        known, self._known_min_isr = self._known_min_isr, self._min_isr.at(topic.name, step.offset)
-        for number, old, new in changed:
-            assert new is not None
-            if old is None:
-                yield from self._added(topic, number, new, step)
-            elif old != new:
-                yield from self._partition_changed(topic, number, old, new, step)
-        if known != self._known_min_isr:
-            for number, state in enumerate(topic.states()):
-                now = self._now.get(number, state)
-                yield from self._judge(topic, number, now, step, last_leader=now[LEADER])
+    def _moved(self, topic: TopicImage, number: int, old: _Part, new: _Part, step: Step) -> None:
+        if old == new:
+            return
+        move = move_between(old.shape, new.shape)
+        name = f"{topic.name}-{number}"
+        for field, was, now in move.fields or _epochs_between(old, new):
+            row = event(
+                step, action="changed", kind="partition", name=name, field=field, old=was, new=now,
+                principal=step.principal, request_id=step.request_id,
+            )  # fmt: skip
+            self._rows.append((CHANGES, row))
+        if move.isr is not None:
+            leader = conditions.shown_leader(new.shape.leader)
+            named = self._named(topic, number)
+            row = event(step, **named, leader=leader, leader_epoch=new.leader_epoch, **move.isr._asdict())
+            self._rows.append((ISR_CHANGES, row))
+        if (old.shape.leader, old.leader_epoch) != (new.shape.leader, new.leader_epoch):
+            self._lead(topic, number, old, new, step)
+        self._judge(topic, number, new.shape, step, last_leader=old.shape.leader)
 
-    def _partition_changed(
-        self, topic: TopicImage, number: int, old: PartitionState, new: PartitionState, step: Step
-    ) -> Iterator[TableRow]:
-        for row in partition_changes(f"{topic.name}-{number}", old, new, step):
-            yield CHANGES, row
-        if set(old[ISR]) != set(new[ISR]):
-            yield ISR_CHANGES, self._isr_change(topic, number, old, new, step)
-        if (old[LEADER], old[LEADER_EPOCH]) != (new[LEADER], new[LEADER_EPOCH]):
-            reason = conditions.end_reason(old, new, step, self._brokers)
-            next_leader = conditions.shown_leader(new[LEADER])
-            yield (
-                LEADERSHIP,
-                closed(
-                    self._leaderships[number],
-                    step,
-                    end_reason=reason,
-                    next_leader=next_leader,
-                    principal=step.principal,
-                ),
-            )
-            self._leaderships[number] = self._leadership(topic, number, new, step, began_before=False)
-        yield from self._judge(topic, number, new, step, last_leader=old[LEADER])
-
-    def _isr_change(self, topic: TopicImage, number: int, old: PartitionState, new: PartitionState, step: Step) -> Row:
-        return event(
-            step, **self._named(topic, number), leader=conditions.shown_leader(new[LEADER]),
-            leader_epoch=new[LEADER_EPOCH], before=[*old[ISR]], after=[*new[ISR]],
-            left=[each for each in old[ISR] if each not in new[ISR]],
-            joined=[each for each in new[ISR] if each not in old[ISR]],
+    def _lead(self, topic: TopicImage, number: int, old: _Part, new: _Part, step: Step) -> None:
+        """End a leadership, and begin the next one."""
+        ended = closed(
+            self._leaderships[number], step, principal=step.principal,
+            end_reason=conditions.end_reason(old.shape.state, new.shape.state, step, self._brokers),
+            next_leader=conditions.shown_leader(new.shape.leader),
         )  # fmt: skip
-
-    # --- intervals ---
+        self._rows.append((LEADERSHIP, ended))
+        self._leaderships[number] = self._leadership(topic, number, new, step, began_before=False)
 
     def _named(self, topic: TopicImage, number: int) -> Row:
         return {"topic": topic.name, "topic_id": self._key[1], "partition": number}
 
-    def _leadership(
-        self, topic: TopicImage, number: int, state: PartitionState, step: Step, *, began_before: bool
-    ) -> Row:
-        leader = conditions.shown_leader(state[LEADER])
-        named = self._named(topic, number)
-        return opened(step, began_before=began_before, **named, leader=leader, leader_epoch=state[LEADER_EPOCH])
+    def _leadership(self, topic: TopicImage, number: int, part: _Part, step: Step, *, began_before: bool) -> Row:
+        leader, named = conditions.shown_leader(part.shape.leader), self._named(topic, number)
+        return opened(step, began_before=began_before, **named, leader=leader, leader_epoch=part.leader_epoch)
 
     def _open(self, topic: TopicImage, number: int, state: PartitionState, step: Step, *, began_before: bool) -> None:
-        self._leaderships[number] = self._leadership(topic, number, state, step, began_before=began_before)
+        part = self._part_of(state)
+        self._leaderships[number] = self._leadership(topic, number, part, step, began_before=began_before)
         assert self._known_min_isr is not None
-        for condition in conditions.conditions_of(state, self._known_min_isr):
+        for condition in conditions_in(part.shape, self._known_min_isr):
             row = self._condition(topic, number, condition, state, step, NO_LEADER, began_before=began_before)
-            self._conditions[number, condition] = row
+            self._conditions.setdefault(number, {})[condition] = row
 
     def _condition(
         self, topic: TopicImage, number: int, condition: str, state: PartitionState, step: Step, last_leader: int,
@@ -256,19 +302,20 @@ class TopicHistory:
             last_leader=conditions.shown_leader(last_leader), absent=conditions.absent(state, step, self._brokers),
         )  # fmt: skip
 
-    def _judge(
-        self, topic: TopicImage, number: int, state: PartitionState, step: Step, *, last_leader: int
-    ) -> Iterator[TableRow]:
+    def _judge(self, topic: TopicImage, number: int, shape: Shape, step: Step, *, last_leader: int) -> None:
         """End and begin the conditions of a partition."""
         assert self._known_min_isr is not None
-        holds = conditions.conditions_of(state, self._known_min_isr)
+        holds = conditions_in(shape, self._known_min_isr)
+        known = self._conditions.get(number)
+        if not holds and not known:
+            return
+        known = self._conditions.setdefault(number, {})
         for condition in (conditions.UNDER_REPLICATED, conditions.UNDER_MIN_ISR, conditions.OFFLINE):
-            key = (number, condition)
-            if condition in holds and key not in self._conditions:
-                row = self._condition(topic, number, condition, state, step, last_leader, began_before=False)
-                self._conditions[key] = row
-            elif condition not in holds and key in self._conditions:
-                yield PARTITION_CONDITIONS, closed(self._conditions.pop(key), step)
+            if condition in holds and condition not in known:
+                row = self._condition(topic, number, condition, shape.state, step, last_leader, began_before=False)
+                known[condition] = row
+            elif condition not in holds and condition in known:
+                self._rows.append((PARTITION_CONDITIONS, closed(known.pop(condition), step)))
 
     def _count(self, step: Step, before: TopicImage | None, after: TopicImage | None) -> None:
         if (before is None) is not (after is None):
@@ -279,3 +326,11 @@ class TopicHistory:
 
     def _counted(self, step: Step) -> Counter[str]:
         return self._counts.setdefault(day_of(step.time_ms), Counter())
+
+
+def _epochs_between(old: _Part, new: _Part) -> Iterator[tuple[str, str, str]]:
+    """Return the rows of a move that changes epochs only."""
+    if old.leader_epoch != new.leader_epoch:
+        yield "leader_epoch", str(old.leader_epoch), str(new.leader_epoch)
+    if old.partition_epoch != new.partition_epoch:
+        yield "partition_epoch", str(old.partition_epoch), str(new.partition_epoch)
