@@ -50,7 +50,7 @@ def move_between(old: Shape, new: Shape) -> Move:
     """Return the difference of two shapes."""
     before, after = old.state[ISR], new.state[ISR]
     fields = [
-        FieldMove(name, field_text(Partition, name, old.state[place]), field_text(Partition, name, new.state[place]))
+        FieldMove(name, _text(name, old.state[place]), _text(name, new.state[place]))
         for place, name in _FIELDS
         if old.state[place] != new.state[place]
     ]
@@ -59,6 +59,11 @@ def move_between(old: Shape, new: Shape) -> Move:
         left = [each for each in before if each not in after]
         isr = IsrMove([*before], [*after], left, [each for each in after if each not in before])
     return Move(tuple(fields), isr)
+
+
+@lru_cache(MOVES_MAX)
+def _text(name: str, value: object) -> str | None:
+    return field_text(Partition, name, value)
 
 
 @lru_cache(MOVES_MAX)
