@@ -10,16 +10,22 @@ Each file carries the number of its run, and the baseline names the last run tha
   2. The next run removes all files of runs above 1, and does the work again as run 2.
   3. Its baseline says 2. From now on the open rows and the state of run 1 are old, and are removed.
 If the run dies between the steps 2 and 3 of the above, the next run removes what is old.
+
+The files of a run are flushed to the disk before its baseline names them, so a power cut loses no rows either. The run holds the
+lock of the directory: a second run is refused.
 """
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.failures import DirectoryInUse
+from metadata_log.disk.files import LOCK_NAME, RealDirectory
 from metadata_log.format.ids import Epoch, NodeId, Offset
 from snapshots.offline.history.folding.steps import Step
 from snapshots.offline.history.tables import STATE, TABLES, Row
@@ -121,7 +127,26 @@ def write_baseline(out: Path, baseline: Baseline) -> None:
 
 
 def _ours() -> set[str]:
-    return {BASELINE_NAME, STAGING, STATE, *TABLES}
+    return {BASELINE_NAME, LOCK_NAME, STAGING, STATE, *TABLES}
+
+
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Hold the lock of the directory, which is made unless it exists.
+
+    Raises:
+        HistoryRefused: another run holds the lock.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    directory = RealDirectory(out)
+    try:
+        directory.lock()
+    except DirectoryInUse:
+        raise HistoryRefused(f"another run is writing to {out}; wait until it has ended") from None
+    try:
+        yield
+    finally:
+        directory.unlock()
 
 
 def prepare(out: Path, complete_run: int) -> Path:
@@ -140,13 +165,28 @@ def prepare(out: Path, complete_run: int) -> Path:
 def publish(out: Path, tables: Iterable[str]) -> None:
     """Move the staged files beside those of earlier runs. Each table gets a directory, also if it has no rows."""
     staging = out / STAGING
+    directories = {out}
     for table in tables:
         (out / table).mkdir(exist_ok=True)
+        directories.add(out / table)
     for path in sorted(staging.rglob("*.parquet")):
         target = out / path.relative_to(staging)
         target.parent.mkdir(parents=True, exist_ok=True)
+        _flush(path)
         path.replace(target)  # the baseline, and not this move, makes the rows count
+        directories |= {target.parent, target.parent.parent}
+    for directory in directories:
+        _flush(directory)
     shutil.rmtree(staging)
+
+
+def _flush(path: Path) -> None:
+    """Flush a file, or the names in a directory, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def remove_old(out: Path, run: int) -> None:

@@ -35,6 +35,7 @@ from snapshots.offline.history.log_source import SPLIT_BYTES, read_log
 from snapshots.offline.history.output import (
     Baseline,
     HistoryRefused,
+    locked,
     place_of,
     prepare,
     publish,
@@ -45,7 +46,7 @@ from snapshots.offline.history.output import (
 from snapshots.offline.history.place import EVERYWHERE, Place
 from snapshots.offline.history.tables import Row
 from snapshots.offline.history.writer import write_rows
-from snapshots.offline.inputs import find_log, find_logs
+from snapshots.offline.inputs import NodeLog, find_log, find_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,27 +106,41 @@ def make_history(
         LogFormatError: the directory has no log, or the log has records that this release cannot read.
     """
     out = place_of(out_dir)
-    last = read_baseline(out)
-    log = reaching_back(find_log(directory), last)
-    names = _agreed(last, tuple(sorted(set(wanted))), since)
-    begin = begin_of(log, last)
-    committed = None if uncommitted else committed_end(find_logs([directory, *beside]))
-    limit = limit_of(log, begin, committed)
-    progress("reading the log")
-    rows = read_log(
-        spark, log.path, since=begin.step.offset, until=limit, base=begin.base, split_bytes=split_bytes
-    ).persist()
-    try:
-        survey.check_whole(rows, log.path, begin.step.offset, log.start_offset)
-        small = survey.small_rows(rows)
-        check_history(log, begin, rows, small)
-        end = end_of(begin, rows, small, until)
-        survey.check_readable(small, end.step.offset)
-        steps = steps_of(small.markers, small.dropped(), end.step.offset)
-        run = _Run(begin, end, rows, small, steps, names, since_of(begin, rows, since))
-        return _make(spark, run, out, log.node, progress, delta=delta)._replace(committed=committed)
-    finally:
-        rows.unpersist()
+    read_baseline(out)  # refuses a directory with other files, before a lock is put there
+    with locked(out):
+        last = read_baseline(out)
+        log = reaching_back(find_log(directory), last)
+        names = _agreed(last, tuple(sorted(set(wanted))), since)
+        begin = begin_of(log, last)
+        committed = None if uncommitted else committed_end(find_logs([directory, *beside]))
+        limit = limit_of(log, begin, committed)
+        progress("reading the log")
+        rows = read_log(
+            spark, log.path, since=begin.step.offset, until=limit, base=begin.base, split_bytes=split_bytes
+        ).persist()
+        try:
+            run = _look(log, begin, rows, names, since, until)
+            return _make(spark, run, out, log.node, progress, delta=delta)._replace(committed=committed)
+        finally:
+            rows.unpersist()
+
+
+def _look(
+    log: NodeLog, begin: Begin, rows: "DataFrame", names: tuple[str, ...], since: Place | None, until: Place
+) -> _Run:
+    """Look at the whole log once, and return the run.
+
+    Raises:
+        HistoryRefused: the log is not whole, or has another history than the tables.
+        LogFormatError: the log has records that this release cannot read.
+    """
+    survey.check_whole(rows, log.path, begin.step.offset, log.start_offset)
+    small = survey.small_rows(rows)
+    check_history(log, begin, rows, small)
+    end = end_of(begin, rows, small, until)
+    survey.check_readable(small, end.step.offset)
+    steps = steps_of(small.markers, small.dropped(), end.step.offset)
+    return _Run(begin, end, rows, small, steps, names, since_of(begin, rows, since))
 
 
 def _agreed(last: Baseline | None, wanted: tuple[str, ...], since: Place | None) -> tuple[str, ...]:

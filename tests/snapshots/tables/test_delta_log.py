@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from snapshots.offline.history import delta_log
-from snapshots.offline.history.output import HistoryRefused, place_of, prepare, publish, remove_old
+from snapshots.offline.history.output import (
+    HistoryRefused,
+    locked,
+    place_of,
+    prepare,
+    publish,
+    read_baseline,
+    remove_old,
+)
 from snapshots.offline.history.tables import GROWTH
 from snapshots.offline.history.writer import write_rows
 
@@ -97,3 +105,14 @@ def test_delta_lake_reads_the_tables(tmp_path: Path) -> None:
         rows = deltalake.DeltaTable(str(tmp_path / GROWTH)).to_pyarrow_table().to_pylist()
         assert sorted(row["records"] for row in rows) == [0, *range(1, run + 1)]
         assert {row["day"] for row in rows} == {None, *DAYS[1 : run + 1]}
+
+
+def test_one_run_at_a_time_writes_to_a_directory(tmp_path: Path) -> None:
+    """The second run is refused, and the lock of the first does not make the directory strange."""
+    out = tmp_path / "history"
+    with locked(out):
+        with pytest.raises(HistoryRefused, match="another run is writing to"), locked(out):
+            pass
+        assert read_baseline(out) is None
+    with locked(out):
+        assert read_baseline(out) is None
