@@ -14,11 +14,11 @@ of `snapshots.offline.shares.steps` know the effect of the bytes, and `moves` kn
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
-from typing import Final, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from metadata_log.format.codec import decode_record
 from metadata_log.format.ids import NO_LEADER, Offset, parse_uuid
-from metadata_log.format.partition_bytes import pack
+from metadata_log.format.partition_bytes import CHANGE_MARK, ID_AT, NUMBER_AT, NUMBER_SIZES, pack
 from metadata_log.format.partition_state import (
     ISR,
     LEADER_EPOCH,
@@ -40,13 +40,12 @@ from snapshots.offline.history.folding.moves import conditions_in, move_between
 from snapshots.offline.history.folding.steps import Step
 from snapshots.offline.history.folding.timelines import BrokerTimeline, MinIsrTimeline
 from snapshots.offline.history.tables import CHANGES, COUNTS, ISR_CHANGES, LEADERSHIP, PARTITION_CONDITIONS, Row
-from snapshots.offline.shares.steps import CHANGE_MARK, NUMBER_AT, NUMBER_SIZES, Shape, place_of
+from snapshots.offline.shares.steps import Shape, place_of
 from snapshots.offline.shares.steps import Steps as RememberedSteps
 
 Packed = tuple[Offset, bytes]
 """The offset and the bytes of a record."""
 TableRow = tuple[str, Row]
-_ID_AT: Final = 1 + len(CHANGE_MARK)
 
 
 class Timelines(NamedTuple):
@@ -118,7 +117,7 @@ class TopicHistory:
         """
         self._rows = []
         topic = self._topic
-        if topic is not None and all(packed[1:_ID_AT] == CHANGE_MARK for _, packed in records):
+        if topic is not None and all(packed[1:ID_AT] == CHANGE_MARK for _, packed in records):
             self._move(topic, records, step)
         else:
             self._any(records, step)
@@ -159,7 +158,7 @@ class TopicHistory:
         now = self._remembered.now
         for offset, packed in records:
             number_end = NUMBER_AT + NUMBER_SIZES.get(packed[NUMBER_AT], len(packed))
-            key = packed[_ID_AT:number_end]
+            key = packed[ID_AT:number_end]
             entry = now.get(key) or self._remembered.open(self._delta, key)
             known = None if entry is None else entry[0].steps.get(packed[number_end:])
             if entry is None or known is None:
