@@ -57,12 +57,12 @@ class TypedReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         rows: list[tuple[Any, ...]] = []
-        assert isinstance(partition, Part)
-        for row in self._rows(partition):
-            rows.append(row)
-            if len(rows) >= ROWS_MAX:
-                yield record_batch(self._schema, rows)
-                rows = []
+        if isinstance(partition, Part):  # a table without parts gets one of Spark's own
+            for row in self._rows(partition):
+                rows.append(row)
+                if len(rows) >= ROWS_MAX:
+                    yield record_batch(self._schema, rows)
+                    rows = []
         yield record_batch(self._schema, rows)
 
     def _rows(self, part: Part) -> Iterator[tuple[Any, ...]]:
