@@ -23,11 +23,20 @@ from snapshots.offline.scan import Scanned
 
 Row = tuple[object, ...]
 
-_US: Final = 1_000
+TIME_MIN_MS: Final = -62_135_596_800_000
+TIME_MAX_MS: Final = 253_402_300_799_999
+"""The first moment of the year 1, and the last one of the year 9999: the times that Python and Spark can show."""
 _TYPE_AT: Final = {**dict.fromkeys(range(0x90, 0xA0), 1), 0xDC: 3}
 """The place of a record's type behind each head of MessagePack for an array of up to 15, or of up to 65,535 items."""
 FROM_SNAPSHOT: Final = 0
 FROM_LOG: Final = 1
+
+
+def time_us(time_ms: int) -> int:
+    """Return a time in microseconds, as the tables have it. A forged batch may have any time of 64 bits: if no calendar has it,
+    the nearest time that a calendar has stands for it.
+    """
+    return min(max(time_ms, TIME_MIN_MS), TIME_MAX_MS) * 1_000
 
 
 class RecordRow(NamedTuple):
@@ -70,7 +79,7 @@ def batch_row(node: str, file: str, scanned: Scanned) -> Row:
         return (*place, *nothing, False, None, scanned.previous_chain, None, scanned.error)
     return (
         *place, batch.base_offset, batch.end_offset, scanned.expected_offset, batch.epoch, batch.is_control,
-        batch.record_count, batch.first_timestamp_ms * _US, batch.last_timestamp_ms * _US,
+        batch.record_count, time_us(batch.first_timestamp_ms), time_us(batch.last_timestamp_ms),
         True, batch.chain, scanned.previous_chain, scanned.chain_ok, scanned.error,
     )  # fmt: skip
 
@@ -98,7 +107,7 @@ def record_rows(node: str, file: str, scanned: Scanned, types: frozenset[int] | 
     except LogFormatError as e:
         yield _error_row(node, file, scanned, str(e))
         return
-    timestamp = batch.last_timestamp_ms * _US
+    timestamp = time_us(batch.last_timestamp_ms)
     for offset, record, payload in zip(range(batch.base_offset, batch.end_offset), records, packed, strict=True):
         number, version = (
             (record.type_number, record.version)

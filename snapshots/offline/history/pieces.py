@@ -59,11 +59,13 @@ def week_of(row: Row) -> int | None:
 
 
 class PieceWriter:
-    """Writes the rows of one task as pieces. Use it as a context, and call `finish` at its end."""
+    """Writes the rows of one attempt of a task as pieces. Use it as a context, and call `finish` at its end. Only the pieces of a
+    successful attempt are merged.
+    """
 
-    def __init__(self, staging: Path, task_number: int) -> None:
+    def __init__(self, staging: Path, attempt: int) -> None:
         self._directory = staging / PIECES
-        self._task_number = task_number
+        self._attempt = attempt
         self._waiting: defaultdict[tuple[str, int | None], list[Row]] = defaultdict(list)
         self._waiting_rows = 0
         self._writers: dict[str, Any] = {}
@@ -91,7 +93,7 @@ class PieceWriter:
 
     def _write(self) -> None:
         for (table, week), rows in self._waiting.items():
-            name = f"{table}-{self._task_number:05d}.arrow"
+            name = f"{table}-{self._attempt}.arrow"
             self._writer(table, name).write_batch(batch_of(schema_of_table(table), rows))
             self._pieces.append(Piece(table, week, name, self._counts[table], len(rows)))
             self._counts[table] += 1

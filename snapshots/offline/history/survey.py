@@ -11,7 +11,7 @@ from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Epoch, NodeId, Offset
 from metadata_log.format.records import LeaderChange, SkippedBatch
 from metadata_log.image.entity_key import EVERY_TOPIC
-from snapshots.offline.history.folding.intervals import event
+from snapshots.offline.history.folding.intervals import day_of, event
 from snapshots.offline.history.folding.steps import Marker, Range, Step, dropped_by, is_within
 from snapshots.offline.history.folding.task import EntityRow
 from snapshots.offline.history.log_rows import BATCH, CONTROL, MARKER, UNDECODABLE
@@ -176,7 +176,7 @@ def batches_by_day(rows: "DataFrame", begin: Offset, end: Offset) -> dict[dt.dat
     """Return the batches, records and bytes of each day in [begin, end)."""
     from pyspark.sql import functions as f
 
-    day = f.floor(f.col("time_ms") / 86_400_000).cast("int").alias("day")
+    day = f.floor(f.col("time_ms") / 86_400_000).cast("long").alias("day")
     found = (
         rows.where((f.col("entity") == BATCH) & (f.col("step") > begin) & (f.col("step") <= end))
         .groupBy(day)
@@ -185,8 +185,6 @@ def batches_by_day(rows: "DataFrame", begin: Offset, end: Offset) -> dict[dt.dat
         )
         .collect()
     )
-    first = dt.date(1970, 1, 1)
     return {
-        first + dt.timedelta(days=row["day"]): {name: row[name] for name in ("batches", "records", "bytes")}
-        for row in found
+        day_of(row["day"] * 86_400_000): {name: row[name] for name in ("batches", "records", "bytes")} for row in found
     }

@@ -76,13 +76,10 @@ class TaskPass:
         self._run = run
 
     def __call__(self, batches: Batches) -> Batches:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        number = 0 if context is None else context.partitionId()
+        number, attempt = _task()
         counts: Counter[str] = Counter()
         gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-        with PieceWriter(self._staging, number) as pieces, _StateWriter(self._staging, self._run, number) as state:
+        with PieceWriter(self._staging, attempt) as pieces, _StateWriter(self._staging, self._run, number) as state:
             for table, row in rows_of_task(_entity_rows(batches), self._task):
                 if table == STATE:
                     state.add(row)
@@ -94,6 +91,19 @@ class TaskPass:
             found.append({"table": STATE, "rows": state.finish()})
         found.append({"table": COUNTS, "counts": json.dumps(counts)})
         yield batch_of(PASSED, found)
+
+
+def _task() -> tuple[int, int]:
+    """Return the number of this task, and that of its attempt, which no other task and attempt has."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
+
+
+def _unfinished(path: Path) -> Path:
+    """Return a name of this attempt for a file until it is whole. A machine that Spark took for dead may still write its own."""
+    return path.with_suffix(f".{_task()[1]}.unfinished")
 
 
 def _entity_rows(batches: Batches) -> Iterator[EntityRow]:
@@ -115,7 +125,7 @@ class _StateWriter:
         directory = directory_of(staging, STATE, None)
         directory.mkdir(parents=True, exist_ok=True)
         self._path = directory / f"run-{run}-{number:05d}.parquet"
-        self._unfinished = self._path.with_suffix(".unfinished")
+        self._unfinished = _unfinished(self._path)
         self._writer = pq.ParquetWriter(self._unfinished, STATE_SCHEMA)
         self._waiting: list[Row] = []
         self._rows = 0
@@ -173,7 +183,7 @@ class TaskMerge:
             directory = directory_of(self._staging, table, day)
             directory.mkdir(parents=True, exist_ok=True)
             path = directory / f"run-{self._run}-{number:05d}.parquet"
-            unfinished = path.with_suffix(".unfinished")
+            unfinished = _unfinished(path)
             pq.write_table(rows.slice(begin, end - begin).select(schema.names), unfinished)
             unfinished.replace(path)
             begin = end

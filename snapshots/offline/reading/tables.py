@@ -201,7 +201,7 @@ def _snapshot_row(node: str, directory: ReadOnlyDirectory, name: str) -> Iterato
     except LogFormatError as e:
         yield (*place, None, size, None, None, None, str(e))
         return
-    timestamp = found.meta.timestamp_ms * 1_000
+    timestamp = rows.time_us(found.meta.timestamp_ms)
     yield (*place, timestamp, size, found.record_count, found.digest, found.meta.chain, None)
 
 

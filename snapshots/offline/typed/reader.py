@@ -24,7 +24,7 @@ from metadata_log.format.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS
 from snapshots.offline.inputs import find_logs
 from snapshots.offline.reading.options import Settings
 from snapshots.offline.reading.parts import Part, plan
-from snapshots.offline.rows import peek_type
+from snapshots.offline.rows import peek_type, time_us
 from snapshots.offline.scan import scan
 from snapshots.offline.typed.arrow_schema import record_batch
 from snapshots.offline.typed.columns import CLASSES, converter_of, schema_of
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 ROWS_MAX: Final = 10_000
 """Maximum number of rows in one RecordBatch."""
-_US: Final = 1_000
 
 
 def typed_reader(settings: Settings) -> "TypedReader":
@@ -84,7 +83,7 @@ class TypedReader(DataSourceReader):  # type: ignore[misc]
 
     def _rows_of(self, part: Part, batch: Batch) -> Iterator[tuple[Any, ...]]:
         cls, bounds = CLASSES[self._settings.mode], self._bounds
-        number, timestamp = TYPE_NUMBERS[cls], batch.last_timestamp_ms * _US
+        number, timestamp = TYPE_NUMBERS[cls], time_us(batch.last_timestamp_ms)
         is_elsewhere = (
             batch.is_control is not (number >= FIRST_CONTROL_TYPE)
             or batch.end_offset <= part.since

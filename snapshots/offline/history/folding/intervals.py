@@ -7,15 +7,16 @@ from typing import Any, Final
 
 from snapshots.offline.history.folding.steps import Step
 from snapshots.offline.history.tables import Row
+from snapshots.offline.rows import time_us
 
 _US: Final = 1_000
-_DAY_MS: Final = 86_400_000
+_DAY_US: Final = 86_400_000_000
 _FIRST_DAY: Final = dt.date(1970, 1, 1)
 
 
 def day_of(time_ms: int) -> dt.date:
     """Return the day (UTC) of a time."""
-    return _day(time_ms // _DAY_MS)
+    return _day(time_us(time_ms) // _DAY_US)
 
 
 @lru_cache(1_000)
@@ -25,7 +26,7 @@ def _day(number: int) -> dt.date:
 
 def moment_text(time_ms: int) -> str:
     """Return a time as people read it."""
-    seconds, ms = divmod(time_ms, 1_000)
+    seconds, ms = divmod(time_us(time_ms) // _US, 1_000)
     return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
 
 
@@ -34,14 +35,14 @@ def opened(step: Step, *, began_before: bool, **columns: Any) -> Row:
     return {
         **columns,
         "from_offset": step.offset,
-        "from_time": step.time_ms * _US,
+        "from_time": time_us(step.time_ms),
         "began_before": began_before,
     }
 
 
 def closed(row: Row, step: Step, **columns: Any) -> Row:
     """Return the interval with its end."""
-    to_time = step.time_ms * _US
+    to_time = time_us(step.time_ms)
     return {
         **row,
         **columns,
@@ -54,7 +55,7 @@ def closed(row: Row, step: Step, **columns: Any) -> Row:
 
 def event(step: Step, **columns: Any) -> Row:
     """Return an event at `step`."""
-    return {**columns, "offset": step.offset, "time": step.time_ms * _US, "day": day_of(step.time_ms)}
+    return {**columns, "offset": step.offset, "time": time_us(step.time_ms), "day": day_of(step.time_ms)}
 
 
 def pack_row(table: str, row: Row) -> bytes:
