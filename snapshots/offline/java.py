@@ -7,6 +7,7 @@ Spark works without the module, so the launcher drops the argument.
 """
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -30,6 +31,16 @@ class JavaNotFound(Exception):
     def __init__(self) -> None:
         super().__init__(
             f"no Java {OLDEST_JAVA}+ found: `make java` gets one, or install openjdk-17-jre-headless, or set JAVA_HOME"
+        )
+
+
+class UserHasNoName(Exception):
+    """Spark's libraries need the name of the user. The text says what to do."""
+
+    def __init__(self, user_id: int) -> None:
+        super().__init__(
+            f"the user with the id {user_id} has no name, and Spark does not start without one; nothing was done: add the user, "
+            f"for example with `useradd --uid {user_id} metaquorum` in the image of a container"
         )
 
 
@@ -61,6 +72,19 @@ def require_java() -> Path:
         raise JavaNotFound
     os.environ["JAVA_HOME"] = str(home)
     return home
+
+
+def require_user_name(user_id: int | None = None) -> None:
+    """Check that the user has an entry in /etc/passwd or the like. A container that runs under any number has none.
+
+    Raises:
+        UserHasNoName: there is no entry.
+    """
+    given = os.getuid() if user_id is None else user_id
+    try:
+        pwd.getpwuid(given)
+    except KeyError:
+        raise UserHasNoName(given) from None
 
 
 def java_version(home: Path) -> int | None:

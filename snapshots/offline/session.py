@@ -9,11 +9,15 @@ Three settings are necessary:
 
 import importlib
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snapshots.offline.java import is_submitted, require_java
+from snapshots.offline.java import is_submitted, require_java, require_user_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,11 +32,14 @@ def prepare() -> None:
 
     Raises:
         JavaNotFound: no Java was found; the text says what to install.
+        UserHasNoName: Java cannot find the name of the user.
         ImportError: a package is missing, or cannot be loaded.
     """
     importlib.import_module("pyspark.sql")
     importlib.import_module("snapshots.offline.datasource")
     require_java()
+    if not is_submitted():
+        require_user_name()
 
 
 def start_session(
@@ -49,6 +56,7 @@ def start_session(
     submitted = is_submitted()
     if not submitted:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     from snapshots.offline.datasource import MetadataLogSource
@@ -56,10 +64,8 @@ def start_session(
     is_local = (master or "local").startswith("local") and not submitted
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName(app_name)
-    if master is not None or not submitted:
-        builder = builder.master(master or "local[*]")
     settings = {
+        "spark.app.name": app_name,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -68,14 +74,29 @@ def start_session(
         **({"spark.driver.host": "127.0.0.1"} if is_local else {}),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING_FILE}",
     }
+    if master is not None or not submitted:
+        settings["spark.master"] = master or "local[*]"
     if shuffle_partitions is not None:
         settings["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
+    if submitted:
+        settings = {key: value for key, value in settings.items() if not key.startswith("spark.driver")}
+    with _callers_interrupts():
+        SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+    builder = SparkSession.builder
     for key, value in settings.items():
-        if not (submitted and key.startswith("spark.driver")):
-            builder = builder.config(key, value)
+        builder = builder.config(key, value)
     spark = builder.getOrCreate()
     _register(spark, MetadataLogSource)
     return spark
+
+
+@contextmanager
+def _callers_interrupts() -> Iterator[None]:
+    """Keep the caller's own handler of Ctrl-C, which a starting Spark replaces."""
+    callers = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread() and callers not in (None, signal.default_int_handler):
+        signal.signal(signal.SIGINT, callers)
 
 
 def _register(spark: "SparkSession", source: type) -> None:

@@ -275,3 +275,27 @@ def test_no_result_goes_into_the_directory_of_a_node(
     result = CliRunner().invoke(cli.main, [*words.split(), str(node.path / place), str(node.path)])
     assert (result.exit_code, "is the directory of a node, where no job writes" in result.stderr) == (2, True), result
     assert sorted(node.path.rglob("*")) == before
+
+
+def test_a_user_without_a_name_gets_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A container may run under any number, and Spark's libraries end with a traceback if nobody has it."""
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_001)
+    result = CliRunner().invoke(cli.main, ["audit", str(tmp_path)])
+    assert (result.exit_code, len(result.stderr.splitlines())) == (shared.EXIT_FAILED, 1), result
+    assert "the user with the id 4000000001 has no name" in result.stderr
+    assert "useradd --uid 4000000001" in result.stderr
+
+
+def test_a_java_that_ends_at_its_start_gets_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from pyspark.errors import PySparkRuntimeError
+
+    def end(*_: object, **__: object) -> None:
+        raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+
+    monkeypatch.setattr(session, "start_session", end)
+    node = Node(tmp_path / "node", 59).live(1)
+    result = CliRunner().invoke(cli.main, ["audit", str(node.path)])
+    assert result.exit_code == shared.EXIT_FAILED
+    assert result.stderr.splitlines()[-1].startswith(
+        "Error: Java ended before Spark had started; the lines above say why"
+    )

@@ -8,8 +8,9 @@ from traceback import walk_tb
 from typing import TYPE_CHECKING, Final
 
 from metadata_log.format.errors import LogFormatError
+from snapshots.offline.commands.interrupts import interruptible
 from snapshots.offline.commands.shared import Failed
-from snapshots.offline.java import JavaNotFound
+from snapshots.offline.java import JavaNotFound, UserHasNoName
 from snapshots.offline.progress import shown_progress
 
 if TYPE_CHECKING:
@@ -33,20 +34,36 @@ def session(
     try:
         with needing("spark"):
             prepare()
-    except JavaNotFound as e:
+    except (JavaNotFound, UserHasNoName) as e:
         raise Failed(str(e)) from None
     from snapshots.offline.inputs import find_logs, records_in
 
     with failing_in_one_line():
         records = records_in(directories)
         find_logs(beside)
-    with ExitStack() as at_last, shown_progress() as step:
+    # Progress asks Spark from a thread of its own. So progress ends first, and then Spark.
+    with interruptible() as spark_has_started, ExitStack() as at_the_end, shown_progress() as step:
         step("starting Spark")
-        spark = start_session(master, shuffle_partitions=shuffle_partitions)
-        at_last.callback(spark.stop)  # when the progress, which asks Spark from a thread, has ended
+        with failing_to_start():
+            spark = start_session(master, shuffle_partitions=shuffle_partitions)
+        at_the_end.callback(spark.stop)
+        spark_has_started()
         with failing_in_one_line():
             step.reads(spark, records)
             yield spark, step
+
+
+@contextmanager
+def failing_to_start() -> Iterator[None]:
+    """Turn the end of Java before Spark has started into one line: Java itself has written the reason to stderr."""
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        yield
+    except PySparkRuntimeError as e:
+        if e.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise Failed("Java ended before Spark had started; the lines above say why. Nothing was done") from None
 
 
 @contextmanager
