@@ -12,6 +12,12 @@ COMMITTED: Final = "committed"
 UNCOMMITTED: Final = "uncommitted"
 FLUSHED: Final = "flushed"
 END: Final = "end"
+_NAMES: Final = (
+    "path", "mode", "since", "until", "beside", "archive", "pushdown", "damage", "bucket_ms", "first_ms", "split_bytes",
+    "standing", "types", "invisible", "base", "wanted",
+)  # fmt: skip
+_FOR_PEOPLE: Final = _NAMES[:11]
+"""The other options are for the jobs."""
 _UNTILS: Final = (COMMITTED, UNCOMMITTED, FLUSHED, END)
 
 
@@ -52,8 +58,11 @@ def parse_options(options: Mapping[str, str]) -> Settings:
     """Parse the options.
 
     Raises:
-        ValueError: an option has an invalid value.
+        ValueError: an option has an invalid value, or there is no such option.
     """
+    unknown = [name for name in options if name.lower() not in _NAMES and not name.startswith("__")]  # __: Spark's own
+    if unknown:
+        raise ValueError(f"metadata_log: there is no option {unknown[0]!r}; there are {', '.join(_FOR_PEOPLE)}")
     path = options.get("path")
     if not path:
         raise ValueError('metadata_log: no path given; name the log with .option("path", DIRECTORY)')
@@ -72,15 +81,15 @@ def parse_options(options: Mapping[str, str]) -> Settings:
         paths=_paths(path),
         mode=mode,
         until=until,
-        since=int(options.get("since", "0")),
+        since=_number(options, "since", 0),
         standing=json.loads(options.get("standing", "{}")),
         types=None if types is None else frozenset(map(int, types.split(","))),
         invisible=tuple((begin, end) for begin, end in json.loads(options.get("invisible", "[]"))),
         base=options.get("base"),
-        first_ms=int(options.get("first_ms", "0")),
-        bucket_ms=max(1, int(options.get("bucket_ms", "60000"))),
+        first_ms=_number(options, "first_ms", 0),
+        bucket_ms=max(1, _number(options, "bucket_ms", 60_000)),
         wanted=frozenset(map(int, json.loads(options.get("wanted", "[]")))),
-        split_bytes=max(0, int(options.get("split_bytes", "0"))),
+        split_bytes=_number(options, "split_bytes", 0),
         beside=_paths(options["beside"]) if "beside" in options else (),
         reads_archive=_choice(options, "archive", ("true", "false")) == "true",
         skips_damage=_choice(options, "damage", ("fail", "skip")) == "skip",
@@ -90,6 +99,13 @@ def parse_options(options: Mapping[str, str]) -> Settings:
 
 def _paths(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text)) if text.startswith("[") else (text,)
+
+
+def _number(options: Mapping[str, str], name: str, default: int) -> int:
+    given = options.get(name, str(default))
+    if not (given.isascii() and given.isdigit()):
+        raise ValueError(f"metadata_log: {name} {given!r}; it can be a whole number from 0 on")
+    return int(given)
 
 
 def _choice(options: Mapping[str, str], name: str, choices: tuple[str, str]) -> str:

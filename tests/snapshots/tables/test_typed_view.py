@@ -195,11 +195,28 @@ def test_a_record_of_a_later_version_ends_a_query(tmp_path: Path) -> None:
     assert read(reader_of(node.path, "Topic"))
 
 
-@pytest.mark.parametrize("options", [{"damage": "x"}, {"pushdown": "yes"}, {"mode": "NoSuchRecord"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"damage": "x"},
+        {"pushdown": "yes"},
+        {"mode": "NoSuchRecord"},
+        {"since": "-5"},
+        {"since": "noon"},
+        {"untill": "10"},
+    ],
+)
 def test_options_that_make_no_sense_are_refused(options: dict[str, str]) -> None:
+    """A name with a typing mistake was no option at all: the table had more rows than the reader had asked for."""
     given = {"path": "x", "mode": "Topic", **options}
     with pytest.raises(ValueError, match="metadata_log: "):
         parse_options(given)
+
+
+def test_a_wrong_name_of_an_option_is_answered_with_the_right_ones() -> None:
+    with pytest.raises(ValueError, match="there is no option 'untill'; there are path, mode, since, until, beside, "):
+        parse_options({"path": "x", "untill": "10"})
+    assert parse_options({"path": "x", "__paths__": "[]"}).since == 0  # Spark adds options of its own
 
 
 @pytest.mark.spark
