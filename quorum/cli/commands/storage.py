@@ -102,6 +102,8 @@ def format_(
             identity = format_directory.format_directory(
                 directory, cluster_id=cluster_id, node_id=node_id, role=role, controllers=controllers, snapshot=snapshot
             )
+    except format_directory.OwnerUnknown as e:
+        raise CliError(f"{e}. Nothing was changed", EXIT_CONFLICT) from e
     except format_directory.AlreadyFormatted as e:
         if not ignore_formatted:
             raise CliError(f"{e}. Nothing was changed; --ignore-formatted lets it be", EXIT_CONFLICT) from e

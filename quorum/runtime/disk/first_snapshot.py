@@ -6,7 +6,8 @@ is formatted with the same file, and puts the same voters into it, so all of the
     1. The import ends at 275@6. Controllers 1, 2 and 3 are formatted with it, and with the same initial controllers.
     2. Each has `00000000000000000275-0000000006.checkpoint`, byte for byte the same, and an empty log.
     3. Each starts: the log begins at 275. They elect a leader in epoch 7 or later.
-If controller 3 was formatted without the file, its log begins at 0: it downloads the snapshot from the leader.
+If controller 3 was formatted without the file, its log begins at 0: it downloads the snapshot from the leader. A format that was
+killed is done again with the same file.
 
 The chain at the snapshot's end comes from the cluster's id and voters and from the state, so the logs of two clusters never mix.
 """
@@ -27,7 +28,7 @@ from metadata_log.format.records import (
     Voters,
 )
 from quorum.runtime.disk import election_file
-from snapshots.format import BOOTSTRAP_END, SnapshotMeta, parse_name
+from snapshots.format import BOOTSTRAP_END, SnapshotMeta, parse_name, part_name, snapshot_name
 from snapshots.reader import SnapshotContents, read_runs, read_snapshot
 from snapshots.store import BOOTSTRAP_KRAFT_VERSION, SnapshotStore
 from snapshots.writer import write_records
@@ -62,6 +63,16 @@ class FirstSnapshot:
         except LogFormatError as e:
             raise CannotBegin(f"{e}; import it again. Nothing was written") from e
 
+    def is_all_of(self, names: list[str], log: Directory) -> bool:
+        """True if the files `names` in `log` hold this state, with any voters, or the beginning of it, and nothing else."""
+        name = snapshot_name(self._end)
+        if not set(names) <= {name, part_name(self._end)}:
+            return False
+        try:
+            return name not in names or read_snapshot(log, self._end).digest == self._contents.digest
+        except LogFormatError:
+            return False
+
     def write(self, directory: Directory, store: SnapshotStore, genesis: bytes, voters: Voters) -> None:
         """Make this the first state of the controller in `directory`, durably.
 
@@ -74,6 +85,7 @@ class FirstSnapshot:
         meta = SnapshotMeta(self._end, contents.meta.timestamp_ms, chain, voters, BOOTSTRAP_KRAFT_VERSION)
         # With a snapshot the directory does not look new at the first start, and a missing vote would be a lost vote.
         election_file.save(directory, election_file.FIRST_STATE)
+        store.drop([self._end])  # a killed format may have left this state with other voters, and would win
         write_records(store.directory, meta, read_runs(self._directory, self._end))
 
 

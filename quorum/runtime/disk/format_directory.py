@@ -29,6 +29,10 @@ class AlreadyFormatted(Exception):
     """Raised if the directory belongs to a node already; the message names the node."""
 
 
+class OwnerUnknown(AlreadyFormatted):
+    """Raised if the directory has a node's data, and no identity; the message says what to do."""
+
+
 class RunningCluster(NamedTuple):
     """The facts about a running cluster for the format of a joining node, whose history begins with the cluster's history."""
 
@@ -118,7 +122,7 @@ def format_directory(
     Returns the written identity.
 
     Raises:
-        AlreadyFormatted: the directory belongs to a node already.
+        AlreadyFormatted: the directory belongs to a node already, or to an unknown one.
         ValueError: an argument is wrong, for example a controller that is not among `controllers`, or a damaged snapshot.
         OSError: the directory cannot be created or written.
     """
@@ -164,7 +168,7 @@ def _write(
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path} is not a directory")
     if path.is_dir():
-        _check_empty(path)
+        _check_empty(path, begin)
     from snapshots.format import BOOTSTRAP_END
     from snapshots.store import SnapshotStore, genesis
 
@@ -215,8 +219,16 @@ def _check_cluster_id(cluster_id: str) -> None:
         raise ValueError(f"{cluster_id[:60]!r} is no cluster id; `quorumctl storage random-uuid` makes one")
 
 
-def _check_empty(path: Path) -> None:
-    found = read_identity(RealDirectory(path))
+def _check_empty(path: Path, begin: FirstSnapshot | None) -> None:
+    """Refuses a directory with an identity, or with data that a killed format with the same snapshot cannot have left.
+
+    Example: a format with the snapshot 275@6 is killed before the identity is written.
+        1. The directory has the snapshot, and the vote of a node that has never voted. Nothing is lost if both are written again.
+        2. The next format with this snapshot writes them again, also with other voters.
+        3. If the node has voted, or has a log, or another snapshot, then the data may be the only copy: it is left as it is.
+    """
+    directory = RealDirectory(path)
+    found = read_identity(directory)
     if found is not None:
         raise AlreadyFormatted(
             f"{path} is formatted already: {found.role} {found.node_id} of cluster {found.cluster_id}, "
@@ -224,15 +236,34 @@ def _check_empty(path: Path) -> None:
         )
     from quorum.runtime.disk import election_file
     from quorum.runtime.disk.open_directory import is_of_a_log
+    from snapshots.format import parse_name
 
     log = path / LOG_DIRECTORY
     leftovers = sorted(entry.name for entry in log.iterdir() if is_of_a_log(entry.name)) if log.is_dir() else []
-    if (path / election_file.FILE_NAME).exists():
-        leftovers.append(election_file.FILE_NAME)
-    if leftovers:
-        raise AlreadyFormatted(
-            f"{path} has no meta.properties, but a node's data ({leftovers[0]}): its owner is not known"
-        )
+    has_vote = directory.exists(election_file.FILE_NAME)
+    if has_vote and _has_never_voted(directory):
+        has_vote = False
+        if begin is not None and begin.is_all_of(leftovers, directory.subdirectory(LOG_DIRECTORY)):
+            return
+        if leftovers and all(parse_name(name) is not None for name in leftovers):
+            raise OwnerUnknown(
+                f"{path} has no meta.properties, but {leftovers[0]}: a format with a snapshot was not finished here. Give "
+                f"the same snapshot again; or, if no node needs this state, move {log} away"
+            )
+    if leftovers or has_vote:
+        first = [*leftovers, election_file.FILE_NAME][0]
+        raise OwnerUnknown(f"{path} has no meta.properties, but a node's data ({first}): its owner is not known")
+
+
+def _has_never_voted(directory: RealDirectory) -> bool:
+    """True if the election file is the one that a format with a snapshot writes."""
+    from metadata_log.format.errors import LogFormatError
+    from quorum.runtime.disk import election_file
+
+    try:
+        return election_file.load(directory) == election_file.FIRST_STATE
+    except LogFormatError:
+        return False  # a forgotten vote is a vote
 
 
 def fingerprint(genesis_chain: bytes) -> str:

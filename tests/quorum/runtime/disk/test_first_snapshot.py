@@ -7,15 +7,18 @@ from click.testing import CliRunner
 
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import read_identity
+from metadata_log.format.election_state import ElectionState
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.records import METADATA_VERSION, METADATA_VERSION_MAX, FeatureLevel, Topic, Voter, Voters
 from quorum.cli.main import cli
 from quorum.core.protocol.disk_trust import FULL
-from quorum.runtime.disk.format_directory import InitialController, format_directory
+from quorum.runtime.disk import election_file
+from quorum.runtime.disk.format_directory import AlreadyFormatted, InitialController, format_directory
 from quorum.runtime.disk.open_directory import open_directory
 from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.format import SnapshotMeta, snapshot_name
 from snapshots.writer import write_records
+from tests.killing import killed_everywhere
 
 END = OffsetAndEpoch(275, 6)
 VOTERS = tuple(InitialController(node_id, "localhost", 9000 + node_id, bytes([node_id]) * 16) for node_id in (1, 2))
@@ -100,3 +103,61 @@ def test_the_command(tmp_path: Path) -> None:
     assert f"The cluster begins with the state in {file}." in ran.output
     both = CliRunner().invoke(cli, [*words, "--from", "localhost:1", "--snapshot", str(file)])
     assert (both.exit_code, "--snapshot is for a new cluster" in both.output) == (2, True)
+
+
+def format_both(place: Path) -> None:
+    """Format controller 1 with the file in `place`."""
+    formatted(place / "node", 1, place / "import" / snapshot_name(END))
+
+
+@pytest.mark.slow
+def test_a_killed_format_is_finished_by_the_next(tmp_path: Path) -> None:
+    """A format that was killed before it wrote its snapshot, or before it wrote the identity, was refused for ever."""
+    snapshot(tmp_path / "given" / "import")
+    copies = killed_everywhere(format_both, tmp_path / "given", tmp_path / "killed")
+    whole = {file.name: file.read_bytes() for file in (copies[-1] / "node" / "@metadata").iterdir()}
+    for copy in copies[:-1]:
+        node = copy / "node"
+        if not (node / "meta.properties").exists():
+            format_both(copy)
+        assert {file.name: file.read_bytes() for file in (node / "@metadata").iterdir()} == whole, copy
+        identity = read_identity(RealDirectory(node))
+        assert identity is not None
+        assert open_directory(RealDirectory(node), identity, NodeConfig()).disk_trust == FULL
+
+
+def left_by_a_kill(tmp_path: Path) -> tuple[Path, Path]:
+    """A controller whose format was killed before the last step, and the imported file."""
+    file = snapshot(tmp_path / "import")
+    node = formatted(tmp_path / "node", 1, file)
+    (node / "meta.properties").unlink()
+    return node, file
+
+
+def test_a_killed_format_may_be_done_again_with_other_voters(tmp_path: Path) -> None:
+    """The snapshot that the killed format has left would belong to another cluster."""
+    node, file = left_by_a_kill(tmp_path)
+    assert (formatted(node, 1, file, "b") / "@metadata" / snapshot_name(END)).read_bytes() == (
+        formatted(tmp_path / "other", 1, file, "b") / "@metadata" / snapshot_name(END)
+    ).read_bytes()
+
+
+def test_another_state_than_that_of_the_file_is_never_overwritten(tmp_path: Path) -> None:
+    node, _ = left_by_a_kill(tmp_path)
+    other = OffsetAndEpoch(300, 6)
+    write_records(RealDirectory(tmp_path / "two"), SnapshotMeta(other, 1_000, b"c" * 32, NOBODY, 1), [LEVEL])
+    words = ["storage", "format", "--directory", str(node), "--node-id", "1", "--role", "controller", "-t", "a"]
+    words += ["-I", ",".join(map(str, VOTERS))]
+    for more in ((), ("--snapshot", str(tmp_path / "two" / snapshot_name(other))), ("-g",)):
+        ran = CliRunner().invoke(cli, [*words, *more])
+        assert (ran.exit_code, "Nothing was changed" in ran.output) == (4, True), ran.output
+        assert f"move {node / '@metadata'} away" in " ".join(ran.output.split())
+    assert (node / "@metadata" / snapshot_name(END)).exists()
+
+
+def test_a_vote_without_an_identity_is_never_overwritten(tmp_path: Path) -> None:
+    """The node has voted: with a new format it could vote twice in epoch 7."""
+    node, file = left_by_a_kill(tmp_path)
+    election_file.save(RealDirectory(node), ElectionState(epoch=7, voted_for=None, leader_id=None))
+    with pytest.raises(AlreadyFormatted, match="its owner is not known"):
+        formatted(node, 1, file)
