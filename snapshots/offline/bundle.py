@@ -5,10 +5,13 @@ packages: NEEDED must be there on the driver's and the executors' machines. The 
 deployment can compare bundles by their hash.
 """
 
+import io
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from metadata_log.disk.whole_file import write_whole
 
 ROOMS: Final = ("metadata_log", "snapshots")
 """The packages that the jobs import; the house's rules of imports allow them no other."""
@@ -53,16 +56,22 @@ def write_bundle(out_dir: str) -> Bundle:
     directory = Path(out_dir)
     directory.mkdir(parents=True, exist_ok=True)
     bundle = Bundle(directory / PROGRAM_NAME, directory / ZIP_NAME)
-    bundle.program.write_text(PROGRAM)
+    write_whole(bundle.program, PROGRAM.encode())
+    write_whole(bundle.modules, _modules())
+    return bundle
+
+
+def _modules() -> bytes:
+    whole = io.BytesIO()
     root = Path(__file__).resolve().parents[2]
-    with zipfile.ZipFile(bundle.modules, "w", zipfile.ZIP_DEFLATED) as target:
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as target:
         for room in ROOMS:
             for file in sorted(file for kind in CARRIED for file in (root / room).rglob(kind)):
                 _add(target, str(file.relative_to(root)), file.read_bytes())
         release = version("metaquorum")
         about = f"Metadata-Version: 2.1\nName: metaquorum\nVersion: {release}\n"
         _add(target, f"metaquorum-{release}.dist-info/METADATA", about.encode())  # so that `--version` finds it
-    return bundle
+    return whole.getvalue()
 
 
 def _add(target: zipfile.ZipFile, name: str, data: bytes) -> None:

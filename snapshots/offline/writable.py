@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from metadata_log.disk.files import Directory, RealDirectory
+from metadata_log.disk.whole_file import write_whole
 from snapshots.offline.readonly import ReadOnlyDirectory, ReadOnlyFile
 
 
@@ -96,14 +97,16 @@ def writable(path: str) -> Directory:
     return RemoteDirectory(path) if "://" in path else RealDirectory(path)
 
 
-def write_text(path: str, text: str) -> None:
-    """Write a text file by its local path or URL. A reader of a URL sees the whole file, or no file.
+def write_text(path: str, text: str, *, mode: int | None = None) -> None:
+    """Write a text file by its local path or URL. A reader sees the old file or the new one, as a whole.
+
+    `mode`: the permissions of a new local file; None: those that the umask leaves. A file that is replaced keeps its own.
 
     Raises:
-        OSError: the file could not be written.
+        OSError, FlushFailed: the file could not be written, and the old one is as it was.
     """
     if "://" in path and not path.startswith("file://"):
         directory, _, name = path.rpartition("/")
         RemoteDirectory(directory).write_atomic(name, text.encode())
     else:
-        Path(path.removeprefix("file://")).write_text(text, encoding="utf-8")
+        write_whole(Path(path.removeprefix("file://")), text.encode(), mode)

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from metadata_log.disk.failures import FileTooLarge
+from metadata_log.disk.files import FILE_MODE
 from metadata_log.format.batch import CHAIN_BYTES
 from metadata_log.format.ids import OFFSET_MAX, Epoch, Offset, OffsetAndEpoch
 from metadata_log.image.digest import DIGEST_BYTES
 from snapshots.offline.inputs import NodeLog
 from snapshots.offline.readonly import ReadOnlyDirectory, location_of
-from snapshots.offline.writable import writable
+from snapshots.offline.writable import write_text
 
 FORMAT: Final = "metaquorum-audit-baseline"
 VERSION: Final = 1
@@ -126,10 +127,9 @@ def write_baseline(path: str, baseline: Baseline) -> None:
     """Replace the file, atomically and durably.
 
     Raises:
-        OSError: the file could not be written. The old one is left as it was.
+        OSError, FlushFailed: the file could not be written. The old one is left as it was.
     """
-    directory, name = _split(path)
-    writable(directory).write_atomic(name, baseline.to_text().encode())
+    write_text(path, baseline.to_text(), mode=FILE_MODE)
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.errors import LogFormatError
 from snapshots.offline.commands import running
 from snapshots.offline.commands.kafka_logs import kafka_directories
@@ -92,8 +93,9 @@ def audit(
         result = _audit_kafka(kafkas)
     try:
         text = _written(result, report, summary_file, findings_file)
-    except OSError as e:
-        raise Failed(str(e)) from None
+    except (OSError, FlushFailed) as e:
+        _print_audit(result, None, "")
+        raise Failed(f"the audit is done, and its files could not be written: {e}") from None
     if baseline_file is not None:
         _keep_baseline(baseline_file, result)
     if output == "json":
@@ -160,7 +162,7 @@ def _keep_baseline(file: str, result: "AuditResult") -> None:
         if read_baseline(file, ()) != compared.before:
             raise Failed(f"another audit has written {file} meanwhile; this audit left the file as it is: audit again")
         write_baseline(file, compared.after)
-    except (CannotUseBaseline, OSError) as e:
+    except (CannotUseBaseline, OSError, FlushFailed) as e:
         raise Failed(f"the baseline was not written: {e}") from None
 
 

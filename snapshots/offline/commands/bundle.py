@@ -4,6 +4,7 @@ import json
 
 import click
 
+from metadata_log.disk.failures import FlushFailed
 from snapshots.offline.bundle import NEEDED, write_bundle
 from snapshots.offline.commands.shared import SCHEMA_VERSION, Failed, common_options
 
@@ -18,7 +19,7 @@ def bundle(out_dir: str, output: str) -> None:
     """
     try:
         written = write_bundle(out_dir)
-    except OSError as e:
+    except (OSError, FlushFailed) as e:
         raise Failed(f"the bundle was not written: {e}; choose another directory") from None
     if output == "json":
         found = {

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Final
 
+from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.errors import LogFormatError
 from snapshots.offline.commands.interrupts import interruptible
 from snapshots.offline.commands.shared import Failed
@@ -77,7 +78,7 @@ def failing_in_one_line() -> Iterator[None]:
 
     try:
         yield
-    except (LogFormatError, OSError) as e:
+    except (LogFormatError, OSError, FlushFailed) as e:
         raise Failed(str(e)) from None
     except PySparkException as e:
         found = _WORKERS_LOG_ERROR.search(str(e))
