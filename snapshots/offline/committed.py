@@ -90,9 +90,15 @@ def committed_ends(logs: Iterable[NodeLog]) -> tuple[Committed, ...]:
     """Return how far the records of each of `logs` are committed. A log that only lags has the end of the others.
 
     Raises:
-        LogFormatError: a file that the proof needs cannot be read.
+        LogFormatError: a file that the proof needs cannot be read, or the logs are of different clusters.
     """
     named = tuple(logs)
+    clusters = sorted({log.identity.cluster_id for log in named if log.identity is not None})
+    if len(clusters) > 1:
+        raise LogFormatError(
+            f"the directories belong to different clusters, {' and '.join(clusters)}; name directories of one cluster, also "
+            "with --beside"
+        )
     alone = max((proof for log in named for proof in _alone(log)), default=_NOTHING, key=_end_of)
     tails = [tail for log in named if (tail := _tail(log, alone.committed.end)) is not None]
     proof = _by_majority(tails, alone.committed) or alone
@@ -109,12 +115,34 @@ def _end_of(proof: _Proof) -> Offset:
 
 
 def _alone(log: NodeLog) -> Iterator[_Proof]:
-    """Return what one directory proves by itself."""
-    if log.snapshots:
-        end = log.snapshots[-1].offset
-        yield _Proof(Committed(end, f"{log.node} has written a snapshot at {end}"), log)
+    """Return what one directory proves by itself. A snapshot that cannot be read proves nothing, and the audit reports it."""
+    for end in reversed(log.snapshots):
+        try:
+            chain = read_meta(log.directory, end).chain
+        except (LogFormatError, FileNotFoundError):
+            continue
+        if _leads_to(log, end.offset, chain):
+            yield _Proof(Committed(end.offset, f"{log.node} has written a snapshot at {end.offset}"), log)
+            break
     if log.identity is not None and log.identity.role == "broker" and log.durable_end is not None:
         yield _Proof(Committed(log.durable_end, f"{log.node} was given these records"), log)
+
+
+def _leads_to(log: NodeLog, end: Offset, chain: bytes) -> bool:
+    """Return True if the log has this chain at `end`, or is too damaged below to tell: then the job finds the damage.
+
+    A node can have a snapshot that its log does not lead to. Example: an old leader has records alone, fetches a snapshot of the
+    next leader, and is killed before it resets its log.
+    """
+    noted = [(log.start.start.offset, log.start.chain)] if log.start else []
+    noted += [(log.flushed.end, log.flushed.chain)] if log.flushed else []
+    if (end, chain) in noted or not log.segments:
+        return True
+    reached = 0
+    for reached, found in _boundaries(log, end - 1, end):
+        if reached == end:
+            return found == chain
+    return reached < min(end, log.durable_end or 0)
 
 
 def _for(log: NodeLog, proof: _Proof) -> Committed:

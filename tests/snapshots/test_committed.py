@@ -7,9 +7,11 @@ import pytest
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, write_identity
 from metadata_log.format.election_state import FILE_NAME, ElectionState, pack
+from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.format.records import LeaderChange, NoOp, Record, SnapshotMark, Voter, Voters
 from metadata_log.store.log import Log
+from snapshots.format import snapshot_name
 from snapshots.offline.committed import committed_end, committed_ends
 from snapshots.offline.inputs import find_logs
 from snapshots.offline.reading.ends import ends_of
@@ -133,6 +135,13 @@ def test_different_batches_at_one_offset_are_no_majority(three: Three) -> None:
     assert three.committed() == three.end
 
 
+def test_directories_of_two_clusters_prove_nothing_together(three: Three) -> None:
+    """A wrong `--beside` would prove any offset."""
+    write_identity(RealDirectory(three.paths[1]), Identity("other", 2, bytes([2]) * 16, 1, "controller"))
+    with pytest.raises(LogFormatError, match=r"belong to different clusters.*--beside"):
+        three.committed(0, 1)
+
+
 def test_a_broker_holds_committed_records_only(three: Three) -> None:
     write_identity(RealDirectory(three.paths[1]), Identity(CLUSTER_ID, 101, b"\x65" * 16, 1, "broker"))
     end = three.append(1, NoOp())
@@ -200,6 +209,25 @@ class TestAnotherTail:
         log.close()
         assert three.committed(1, 0) == end
         assert three.committed(0, 1) == three.end
+
+    @pytest.mark.parametrize("data", [None, b"nothing"])
+    def test_a_snapshot_proves_nothing_about_a_log_that_does_not_lead_to_it(
+        self, three: Three, data: bytes | None
+    ) -> None:
+        """Controller 1 was killed between the download of a snapshot and the reset of its log; or somebody put a file with the
+        name of a snapshot into the directory.
+        """
+        three.diverge()
+        other = RealDirectory(three.paths[1] / "@metadata")
+        log = Log.open(other)
+        place, chain = log.shape.end_and_epoch, log.shape.chain
+        log.close()
+        mine = RealDirectory(three.paths[0] / "@metadata")
+        meta = read_meta(mine, OffsetAndEpoch(three.marked, three.marked_epoch))
+        write_records(mine, meta._replace(end=place, chain=chain), ())
+        if data is not None:
+            (mine.path / snapshot_name(place)).write_bytes(data)
+        assert three.committed(0) == three.marked
 
     def test_each_log_of_several_has_an_end_of_its_own(self, three: Three) -> None:
         end = three.diverge()
