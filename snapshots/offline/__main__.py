@@ -3,6 +3,8 @@
 Exit codes: 0 clean, 10 the audit or the dump has findings, 1 the job failed, 2 wrong usage.
 """
 
+from typing import Any
+
 import click
 
 from snapshots.offline.commands.archive import archive
@@ -13,9 +15,27 @@ from snapshots.offline.commands.dump import dump
 from snapshots.offline.commands.history import history
 from snapshots.offline.commands.import_ import import_
 from snapshots.offline.commands.report import report
+from snapshots.offline.commands.shared import Failed
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "QUORUM_OFFLINE"})
+class _Jobs(click.Group):
+    """The commands. An error of a disk that no command has told in its own words ends in one line, too."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # `audit | head`: click ends in silence
+        except PermissionError as e:
+            raise Failed(f"{e.filename}: {e.strerror}; run the job as a user that has this right") from None
+        except OSError as e:
+            told = f"{e.filename}: {e.strerror}" if e.filename else f"the output cannot be written: {e.strerror or e}"
+            raise Failed(f"{told}; the job stopped there") from None
+
+
+@click.group(
+    cls=_Jobs, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "QUORUM_OFFLINE"}
+)
 @click.version_option(package_name="metaquorum", message="metaquorum %(version)s")
 def main() -> None:
     """Spark jobs over a metadata log: audit it, compact it, turn its history into tables.

@@ -11,7 +11,6 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import pytest
 from click.testing import CliRunner
 
@@ -41,6 +40,8 @@ def test_a_report_stands_alone_and_says_where(spark: "SparkSession", tmp_path: P
     assert "Findings" in page.text
     assert "damaged-batch" in page.text
     assert segments(paths[1])[0].name in page.text
+    assert "agree on every byte." not in page.text
+    assert "All nodes end with the same chain: they agree on the history." in page.text
     assert {"nav", "table"} <= page.seen
     as_json = json.loads(json.dumps(summary(result)))
     assert as_json["verdict"] == "findings"
@@ -256,10 +257,7 @@ def test_a_file_that_cannot_be_written_fails_before_the_job(
     ):
         result = CliRunner().invoke(cli.main, [*words.split(), str(file), str(node.path)])
         assert (result.exit_code, next_step in result.stderr) == (2, True), result.stderr
-    assert (
-        shared.writable_file(click.Context(cli.main), click.Option(["--out"]), "s3://pages/x.html")
-        == "s3://pages/x.html"
-    )
+    shared.refuse_unwritable("s3://pages/x.html", None)
 
 
 @pytest.mark.parametrize(
@@ -299,3 +297,18 @@ def test_a_java_that_ends_at_its_start_gets_one_line(monkeypatch: pytest.MonkeyP
     assert result.stderr.splitlines()[-1].startswith(
         "Error: Java ended before Spark had started; the lines above say why"
     )
+
+
+def test_a_path_that_the_disk_refuses_costs_one_line() -> None:
+    """A directory without the right to look into it is such a path, too."""
+    result = CliRunner().invoke(cli.main, ["audit", "x" * 300])
+    assert (result.exit_code, len(result.stderr.splitlines())) == (shared.EXIT_FAILED, 1), result
+    assert "File name too long; the job stopped there" in result.stderr
+
+
+def test_a_full_disk_behind_stdout_costs_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "snapshots.offline", "bundle", "--out", str(tmp_path)]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert ran.returncode == shared.EXIT_FAILED
+    assert ran.stderr == "Error: the output cannot be written: No space left on device; the job stopped there\n"

@@ -16,8 +16,8 @@ from snapshots.offline.commands.shared import (
     Failed,
     common_options,
     format_option,
+    refuse_unwritable,
     spark_options,
-    writable_file,
 )
 from snapshots.offline.progress import shown_progress
 
@@ -31,19 +31,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("directories", nargs=-1, required=True)
-@click.option("--report", metavar="FILE", callback=writable_file, help="Writes an HTML report to this path or URL.")
+@click.option("--report", metavar="FILE", help="Writes an HTML report to this path or URL.")
 @click.option(
     "--summary",
     "summary_file",
     metavar="FILE",
-    callback=writable_file,
     help="Writes the JSON summary to this path or URL, too.",
 )
 @click.option(
     "--findings",
     "findings_file",
     metavar="FILE",
-    callback=writable_file,
     help="Writes the findings to this path or URL, as CSV.",
 )
 @click.option(
@@ -80,6 +78,7 @@ def audit(
     """
     if full and baseline_file is None:
         raise click.UsageError("--full goes with --baseline: without --baseline the audit reads everything")
+    refuse_unwritable(report, summary_file, findings_file)
     kafkas = kafka_directories(directories, log_format)
     if kafkas is None:
         against = None if baseline_file is None else _against(baseline_file, directories, full)

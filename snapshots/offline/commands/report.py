@@ -14,16 +14,14 @@ from snapshots.offline.commands.shared import (
     common_options,
     format_option,
     outside_of_nodes,
+    refuse_unwritable,
     spark_options,
-    writable_file,
 )
 
 
 @click.command()
 @click.argument("directories", nargs=-1, required=True)
-@click.option(
-    "--out", "report", required=True, metavar="FILE", callback=writable_file, help="The path or URL of the HTML page."
-)
+@click.option("--out", "report", required=True, metavar="FILE", help="The path or URL of the HTML page.")
 @click.option(
     "--history", "history_dir", type=click.Path(file_okay=False),
     callback=outside_of_nodes,
@@ -49,6 +47,7 @@ def report(
     controller, or its __cluster_metadata-0. The history is made of the first directory.
     The exit code is 10 if the audit has errors.
     """
+    refuse_unwritable(report)
     with (
         as_own_logs(directories, log_format, uncommitted=uncommitted, with_audit=True) as logs,
         running.session(master, shuffle_partitions, logs.paths) as (spark, step),

@@ -49,22 +49,22 @@ def format_option(command: F) -> F:
     return log_format(command)
 
 
-def writable_file(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse a file that cannot be written, before a job works an hour for it. Of a URL only the store knows.
+def refuse_unwritable(*files: str | None) -> None:
+    """Refuse local files that cannot be written, before a job works an hour for them. Of a URL only the store knows.
 
     Example: `--report /srv/pages/audit.html` while /srv/pages does not exist.
     """
-    local = None if value is None else value.removeprefix("file://")
-    if local is None or "://" in local:
-        return value
-    path = Path(local)
-    if path.is_dir():
-        raise click.BadParameter(f"{value} is a directory; name a file in it")
-    if not path.parent.is_dir():
-        raise click.BadParameter(f"there is no directory {path.parent}; make it, or name another file")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise click.BadParameter(f"this user may not write {value}; allow it, or name another file")
-    return value
+    for file in files:
+        local = "" if file is None else file.removeprefix("file://")
+        if not local or "://" in local:
+            continue
+        path = Path(local)
+        if path.is_dir():
+            raise click.UsageError(f"{file} is a directory; name a file in it")
+        if not path.parent.is_dir():
+            raise click.UsageError(f"there is no directory {path.parent}; make it, or name another file")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise click.UsageError(f"this user may not write {file}; allow it, or name another file")
 
 
 def outside_of_nodes(context: click.Context, parameter: click.Parameter, value: str | Path | None) -> str | Path | None:

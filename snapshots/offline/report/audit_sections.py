@@ -14,6 +14,9 @@ from snapshots.offline.report.charts import Bar, Series, Span
 from snapshots.offline.report.html import Section, code, duration, number, pill, plural, size, table, tiles, time_text
 
 FINDINGS_SHOWN: Final = 300
+_NODES: Final = (
+    "node", "", "#start", "#end", "#durable to", "#epoch", "#batches", "#records", "#size", "chain at end", "directory",
+)  # fmt: skip
 _ACTIVITY: Final = (
     ("isr change", "ISR changes", False),
     ("partition leader change", "partition leader changes", False),
@@ -69,7 +72,10 @@ def findings_section(result: AuditResult) -> Iterator[Section]:
     left = len(result.findings) - FINDINGS_SHOWN
     more = f'<p class="note">and {left:,} more: the JSON and the CSV have them all</p>' if left > 0 else ""
     headings = ("", "", "rule", "node", "file", "#byte", "#offset", "what")
-    note = "Each with the file and the byte where it begins, and its offset in the log."
+    note = (
+        "Each with the file and the byte where it begins, and its offset in the log. The runbook says what to do, in its section "
+        "<i>The audit has findings</i>."
+    )
     yield Section("findings", "Findings", note, table(headings, rows) + more)
 
 
@@ -123,15 +129,19 @@ def _nodes(result: AuditResult) -> Section:
                 code(numbers.chain.hex()[:16]), code(log.path),
             )
         )  # fmt: skip
-    note = (
-        "All nodes end with the same chain: they agree on every byte."
-        if len(ends) == 1 < len(result.nodes)
-        else "Nodes that end at the same offset with the same chain agree on every byte before it."
-    )
-    headings = (
-        "node", "", "#start", "#end", "#durable to", "#epoch", "#batches", "#records", "#size", "chain at end", "directory",
-    )  # fmt: skip
-    return Section("nodes", "Nodes", note, table(headings, rows))
+    agree = len(ends) == 1 < len(result.nodes) == len(result.logs)
+    return Section("nodes", "Nodes", _agreement(result, agree=agree), table(_NODES, rows))
+
+
+def _agreement(result: AuditResult, *, agree: bool) -> str:
+    """Say what the ends of the logs prove. A chain is in the headers, so a byte that a disk has changed does not change it."""
+    if not agree:
+        return (
+            "Nodes that end at the same offset with the same chain agree on every byte before it, except for findings."
+        )
+    if any(finding.severity is not Severity.INFO for finding in result.findings):
+        return "All nodes end with the same chain: they agree on the history. The findings say where a node's files do not."
+    return "All nodes end with the same chain: they agree on every byte."
 
 
 def _leaders(result: AuditResult) -> Iterator[Section]:
