@@ -7,8 +7,10 @@ that would change something raise an error. Example:
   3. `LocalDirectory.subdirectory` creates nothing: a directory that does not exist is empty.
 """
 
+import errno
 import io
 import os
+import stat
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -39,6 +41,7 @@ class LocalFile(ReadOnlyFile):
     """A file of a `LocalDirectory`, open for reading."""
 
     def __init__(self, path: Path) -> None:
+        check_regular(path)
         self._file = path.open("rb", buffering=0)
         self._path = path
 
@@ -130,6 +133,17 @@ class LocalDirectory(ReadOnlyDirectory):
 
     def subdirectory(self, name: str) -> "LocalDirectory":
         return LocalDirectory(self.path / name)
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a pipe or a device, which would hold up its reader for ever. Opening the file refuses a directory, or no file.
+
+    Raises:
+        OSError: the file is such a file.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "this is no regular file, and was not read; move it away", str(path))
 
 
 def _refuse() -> NoReturn:

@@ -15,6 +15,7 @@ from pyarrow import fs
 
 from metadata_log.disk import read_only
 from metadata_log.disk.failures import FileTooLarge
+from metadata_log.disk.read_only import LocalDirectory, check_regular
 
 
 def location_of(path: str) -> str:
@@ -55,6 +56,8 @@ class ReadOnlyDirectory(read_only.ReadOnlyDirectory):
         self._root = self._root.rstrip("/") or "/"
 
     def names(self) -> list[str]:
+        if isinstance(self._filesystem, fs.LocalFileSystem):
+            return LocalDirectory(self._root).names()  # Arrow fails at a name that is not UTF-8
         selector = fs.FileSelector(self._root, allow_not_found=True)
         return sorted(info.base_name for info in self._filesystem.get_file_info(selector))
 
@@ -67,6 +70,8 @@ class ReadOnlyDirectory(read_only.ReadOnlyDirectory):
         return int(self._filesystem.get_file_info(f"{self._root}/{name}").size or 0)
 
     def open(self, name: str, *, create: bool = False) -> ReadOnlyFile:
+        if isinstance(self._filesystem, fs.LocalFileSystem):
+            check_regular(Path(self._root) / name)
         return ReadOnlyFile(self._filesystem.open_input_file(f"{self._root}/{name}"))
 
     def read(self, name: str, max_bytes: int) -> bytes:

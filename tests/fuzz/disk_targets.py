@@ -440,7 +440,7 @@ def _take_snapshot(data: bytes) -> None:
 # --- whole nodes -----------------------------------------------------------------------------------------------------
 
 
-def _node_samples() -> list[bytes]:
+def node_samples() -> list[bytes]:
     fresh = MemoryDirectory("/fuzz")
     SnapshotStore(fresh.subdirectory(LOG_DIRECTORY)).write_bootstrap(VOTERS)
     used = MemoryDirectory("/fuzz")
@@ -580,7 +580,7 @@ TARGETS = (
         _log_starts_mutated,
     ),
     Target("snapshot", _snapshot_samples, _take_snapshot, FORMAT, batches_mutated(FIRST_CHAIN)),
-    Target("controller-directory", _node_samples, _take_node, FORMAT, directories_mutated),
+    Target("controller-directory", node_samples, _take_node, FORMAT, directories_mutated),
     Target("broker-directory", _store_samples, _take_store, (), directories_mutated),
     Target("broker-batches", _batch_samples, _take_applied, (LogFormatError, WrongHistory), batches_mutated(GENESIS)),
 )

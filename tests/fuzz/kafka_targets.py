@@ -36,7 +36,7 @@ def _file_samples() -> list[bytes]:
     ]
 
 
-def _sealed(data: bytes) -> bytes:
+def sealed_batches(data: bytes) -> bytes:
     """`data` with a fitting CRC in whatever still looks like a batch."""
     out, position = bytearray(data), 0
     while position + HEADER_BYTES < len(out):
@@ -55,7 +55,7 @@ def _crc(data: bytearray) -> bytes:
 
 def _files_mutated(rng: Random, samples: Sequence[bytes]) -> bytes:
     data = mutated(rng, samples)
-    return _sealed(data) if rng.random() < 0.7 else data
+    return sealed_batches(data) if rng.random() < 0.7 else data
 
 
 def _take_file(data: bytes) -> str | None:

@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from functools import cache
 
-from tests.fuzz import archive_targets, client_targets, disk_targets, kafka_targets, network_targets, replica_targets
+from tests.fuzz import (
+    archive_targets,
+    client_targets,
+    disk_targets,
+    kafka_targets,
+    network_targets,
+    offline_targets,
+    replica_targets,
+)
 from tests.fuzz.target import Target
 
 
@@ -14,6 +22,7 @@ def targets() -> Mapping[str, Target]:
         *disk_targets.TARGETS,
         *archive_targets.TARGETS,
         *kafka_targets.TARGETS,
+        *offline_targets.TARGETS,
         *replica_targets.TARGETS,
         *network_targets.TARGETS,
         *client_targets.TARGETS,

@@ -70,10 +70,10 @@ class KafkaLog(NamedTuple):
 
     def segments_needed(self, since: Offset, until: Offset | None) -> list[SegmentFile]:
         """Return the segments that may have a part of [since, until); all from `since` on if `until` is None."""
-        following = [segment.base_offset for segment in self.segments[1:]]
+        ends = [*(segment.base_offset for segment in self.segments[1:]), None]
         return [
             segment
-            for segment, end in zip(self.segments, [*following, None], strict=True)
+            for segment, end in zip(self.segments, ends, strict=False)  # a directory may have snapshots only
             if (end is None or end > since) and (until is None or segment.base_offset < until)
         ]
 
