@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
+from pyspark.errors import PySparkException
 
 from snapshots.offline import __main__ as cli
 from snapshots.offline import session
@@ -312,3 +313,21 @@ def test_a_full_disk_behind_stdout_costs_one_line(tmp_path: Path) -> None:
         ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert ran.returncode == shared.EXIT_FAILED
     assert ran.stderr == "Error: the output cannot be written: No space left on device; the job stopped there\n"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "OSError: [Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device",
+        "PermissionError: [Errno 13] No space left on device",
+        "metadata_log.disk.failures.FlushFailed: /out/x: fdatasync failed (No space left on device)",
+        "metadata_log.format.errors.LogFormatError: No space left on device",
+    ],
+)
+def test_an_error_of_the_disk_in_a_task_is_one_line(lines: str) -> None:
+    """A full disk, met by a task of Spark, ended a job with two tracebacks."""
+    with pytest.raises(shared.Failed) as failed, running.failing_in_one_line():
+        raise PySparkException(f"An exception was thrown from the Python worker:\nTraceback\n  File x\n{lines}\n")
+    assert "No space left on device" in str(failed.value) and "\n" not in str(failed.value)
+    with pytest.raises(PySparkException), running.failing_in_one_line():
+        raise PySparkException("Traceback\nValueError: a mistake in the job keeps its traceback\n")

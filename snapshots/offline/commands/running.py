@@ -17,9 +17,12 @@ from snapshots.offline.progress import shown_progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_WORKERS_LOG_ERROR: Final = re.compile(
-    rf"^{re.escape(f'{LogFormatError.__module__}.{LogFormatError.__qualname__}')}: (?P<reason>.+)$", re.MULTILINE
+_LOG_ERROR: Final = re.escape(f"{LogFormatError.__module__}.{LogFormatError.__qualname__}")
+_DISK_ERRORS: Final = (
+    rf"(?:{re.escape(FlushFailed.__module__)}\.)?(?:FlushFailed|Removed|OSError|\w+Error(?=: \[Errno ))"
 )
+"""The names of the disk's errors in a traceback. The number of the operating system marks an OSError of another name."""
+_WORKERS_ERROR: Final = re.compile(rf"^(?:{_LOG_ERROR}|{_DISK_ERRORS}): (?P<reason>.+)$", re.MULTILINE)
 
 
 @contextmanager
@@ -71,8 +74,8 @@ def failing_to_start() -> Iterator[None]:
 def failing_in_one_line() -> Iterator[None]:
     """Turn an error of the log or the disk into one line and exit code 1, even if a Spark task met it.
 
-    Spark wraps the error of a task into tracebacks of the worker and of the JVM. The worker's `LogFormatError` in it
-    names the place. Any other error is a mistake in the job, and keeps its traceback.
+    Spark wraps the error of a task into tracebacks of the worker and of the JVM. The worker's error in it, of the log or of the
+    disk, names the place. Any other error is a mistake in the job, and keeps its traceback.
     """
     from pyspark.errors import PySparkException
 
@@ -81,10 +84,10 @@ def failing_in_one_line() -> Iterator[None]:
     except (LogFormatError, OSError, FlushFailed) as e:
         raise Failed(str(e)) from None
     except PySparkException as e:
-        found = _WORKERS_LOG_ERROR.search(str(e))
+        found = _WORKERS_ERROR.search(str(e))
         if found is None:
             raise
-        raise Failed(f"{found['reason']}; the job stopped there, and wrote nothing") from None
+        raise Failed(f"{found['reason']}; the job stopped there, and wrote no result") from None
 
 
 @contextmanager

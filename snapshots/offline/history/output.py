@@ -11,13 +11,16 @@ Each file carries the number of its run, and the baseline names the last run tha
   3. Its baseline says 2. From now on the open rows and the state of run 1 are old, and are removed.
 If the run dies between the steps 2 and 3 of the above, the next run removes what is old.
 
-The files of a run are flushed to the disk before its baseline names them, so a power cut loses no rows either. The run holds the
-lock of the directory: a second run is refused.
+The files of a run are flushed to the disk before its baseline names them, so a power cut loses no rows either.
+
+One run at a time writes, under a lock. A staging directory has a random name, because Spark's tasks of a killed driver may write
+on for some seconds: they must not write into the files of the next run.
 """
 
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -26,7 +29,8 @@ from typing import Any, Final, NamedTuple
 
 from metadata_log.disk.failures import DirectoryInUse
 from metadata_log.disk.files import LOCK_NAME, RealDirectory
-from metadata_log.format.ids import Epoch, NodeId, Offset
+from metadata_log.format.batch import CHAIN_BYTES
+from metadata_log.format.ids import OFFSET_MAX, Epoch, NodeId, Offset
 from snapshots.offline.history.folding.steps import Step
 from snapshots.offline.history.tables import STATE, TABLES, Row
 
@@ -95,26 +99,63 @@ def read_baseline(out: Path) -> Baseline | None:
             raise HistoryRefused(f"{out} has files that no history has, such as {strange[0]}; choose another directory")
         return None
     try:
-        found = json.loads(RealDirectory(out).read(BASELINE_NAME, BASELINE_BYTES_MAX))
+        if path.stat().st_size > BASELINE_BYTES_MAX:
+            raise ValueError(f"more than {BASELINE_BYTES_MAX} bytes")
+        found = json.loads(path.read_bytes())
         version = found.pop("schema_version")
         if version != SCHEMA_VERSION:
             raise HistoryRefused(
                 f"{path}: version {version}, and this release reads {SCHEMA_VERSION}; use a new directory"
             )
-        return Baseline(
-            run=found["run"],
-            node=found["node"],
-            tables=tuple(found["tables"]),
-            since=found["since"],
-            end=Step(*found["end"]),
-            chain=None if found["chain"] is None else bytes.fromhex(found["chain"]),
-            election=None if found["election"] is None else tuple(found["election"]),
-            growth=found["growth"],
-            brokers=tuple(found["brokers"]),
-            state_rows=int(found["state_rows"]),
-        )
-    except (ValueError, KeyError, TypeError) as e:
+        return _parsed(found)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         raise HistoryRefused(f"{path} is damaged ({e!r:.80}); make the tables anew in another directory") from None
+
+
+def _parsed(found: dict[str, Any]) -> Baseline:
+    """Return the baseline of a document that a run, or anybody, has written.
+
+    Raises:
+        ValueError, KeyError, TypeError: the document is no baseline.
+    """
+    node, names, growth, brokers = found["node"], found["tables"], found["growth"], found["brokers"]
+    if not isinstance(node, str) or not isinstance(growth, dict) or not isinstance(names, list):
+        raise ValueError("node, growth or tables")
+    if not all(name in TABLES for name in names):
+        raise ValueError("an unknown table")
+    if not isinstance(brokers, list) or not all(isinstance(row, dict) for row in brokers):
+        raise ValueError("brokers")
+    chain = None if found["chain"] is None else bytes.fromhex(found["chain"])
+    if chain is not None and len(chain) != CHAIN_BYTES:
+        raise ValueError("chain")
+    return Baseline(
+        run=_number(found["run"]),
+        node=node,
+        tables=tuple(names),
+        since=_number(found["since"]),
+        end=_step(*found["end"]),
+        chain=chain,
+        election=None if found["election"] is None else _pair(*map(_number, found["election"])),
+        growth=growth,
+        brokers=tuple(brokers),
+        state_rows=_number(found["state_rows"]),
+    )
+
+
+def _step(offset: Any, time_ms: Any, epoch: Any, principal: Any = None, request_id: Any = None) -> Step:
+    if not all(text is None or isinstance(text, str) for text in (principal, request_id)):
+        raise ValueError("the end's principal or request")
+    return Step(_number(offset), _number(time_ms), _number(epoch), principal, request_id)
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= OFFSET_MAX:
+        raise ValueError(f"{value!r:.40} is no number from 0 on")
+    return value
+
+
+def _pair(epoch: Epoch, leader: NodeId) -> tuple[Epoch, NodeId]:
+    return epoch, leader
 
 
 def write_baseline(out: Path, baseline: Baseline) -> None:
@@ -127,23 +168,27 @@ def write_baseline(out: Path, baseline: Baseline) -> None:
 
 
 def _ours() -> set[str]:
-    return {BASELINE_NAME, LOCK_NAME, STAGING, STATE, *TABLES}
+    return {BASELINE_NAME, f"{BASELINE_NAME}.tmp", STAGING, STATE, LOCK_NAME, *TABLES}
 
 
 @contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Hold the lock of the directory, which is made unless it exists.
+def locked(out: Path, last: Baseline | None) -> Iterator[None]:
+    """Let only this run write. `last`: the baseline on which the run builds.
 
     Raises:
-        HistoryRefused: another run holds the lock.
+        HistoryRefused: another run writes, or has written since `last` was read.
     """
     out.mkdir(parents=True, exist_ok=True)
     directory = RealDirectory(out)
     try:
         directory.lock()
     except DirectoryInUse:
-        raise HistoryRefused(f"another run is writing to {out}; wait until it has ended") from None
+        raise HistoryRefused(
+            f"another run writes the tables in {out}; wait for its end, and run the job again"
+        ) from None
     try:
+        if read_baseline(out) != last:
+            raise HistoryRefused(f"another run has written {out} meanwhile; run the job again")
         yield
     finally:
         directory.unlock()
@@ -158,13 +203,13 @@ def prepare(out: Path, complete_run: int) -> Path:
         if run > complete_run:
             path.unlink()
     remove_old(out, complete_run)
-    staging.mkdir(parents=True)
-    return staging
+    mine = staging / secrets.token_hex(8)
+    mine.mkdir(parents=True)
+    return mine
 
 
-def publish(out: Path, tables: Iterable[str]) -> None:
-    """Move the staged files beside those of earlier runs. Each table gets a directory, also if it has no rows."""
-    staging = out / STAGING
+def publish(out: Path, staging: Path, tables: Iterable[str]) -> None:
+    """Move the staged files beside those of earlier runs, durably. Each table gets a directory, also if it has no rows."""
     directories = {out}
     for table in tables:
         (out / table).mkdir(exist_ok=True)
@@ -177,7 +222,7 @@ def publish(out: Path, tables: Iterable[str]) -> None:
         directories |= {target.parent, target.parent.parent}
     for directory in directories:
         _flush(directory)
-    shutil.rmtree(staging)
+    shutil.rmtree(out / STAGING)
 
 
 def _flush(path: Path) -> None:

@@ -101,28 +101,27 @@ def make_history(
     committed; with `uncommitted` as far as it is durable. With `delta` the tables are Delta tables from now on.
 
     Raises:
-        HistoryRefused: the log is damaged, nothing proves a record, the log has another history than the tables, or the tables
-            cannot go on.
+        HistoryRefused: the log is damaged, nothing proves a record, the log has another history than the tables, another run
+            writes them, or the tables cannot go on.
         LogFormatError: the directory has no log, or the log has records that this release cannot read.
     """
     out = place_of(out_dir)
-    read_baseline(out)  # refuses a directory with other files, before a lock is put there
-    with locked(out):
-        last = read_baseline(out)
-        log = reaching_back(find_log(directory), last)
-        names = _agreed(last, tuple(sorted(set(wanted))), since)
-        begin = begin_of(log, last)
-        committed = None if uncommitted else committed_end(find_logs([directory, *beside]))
-        limit = limit_of(log, begin, committed)
-        progress("reading the log")
-        rows = read_log(
-            spark, log.path, since=begin.step.offset, until=limit, base=begin.base, split_bytes=split_bytes
-        ).persist()
-        try:
-            run = _look(log, begin, rows, names, since, until)
+    last = read_baseline(out)
+    log = reaching_back(find_log(directory), last)
+    names = _agreed(last, tuple(sorted(set(wanted))), since)
+    begin = begin_of(log, last)
+    committed = None if uncommitted else committed_end(find_logs([directory, *beside]))
+    limit = limit_of(log, begin, committed)
+    progress("reading the log")
+    rows = read_log(
+        spark, log.path, since=begin.step.offset, until=limit, base=begin.base, split_bytes=split_bytes
+    ).persist()
+    try:
+        run = _look(log, begin, rows, names, since, until)
+        with locked(out, last):
             return _make(spark, run, out, log.node, progress, delta=delta)._replace(committed=committed)
-        finally:
-            rows.unpersist()
+    finally:
+        rows.unpersist()
 
 
 def _look(
@@ -203,7 +202,7 @@ def _make(spark: "SparkSession", run: _Run, out: Path, node: str, progress: Prog
         tuple(brokers.open.values()),
         state_rows,
     )
-    publish(out, run.names)
+    publish(out, staging, run.names)
     write_baseline(out, baseline)
     if delta or delta_log.has_log(out):
         delta_log.commit(out, run.names, begin.run)
