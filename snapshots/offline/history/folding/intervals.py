@@ -16,12 +16,14 @@ _FIRST_DAY: Final = dt.date(1970, 1, 1)
 
 def day_of(time_ms: int) -> dt.date:
     """Return the day (UTC) of a time."""
-    return _day(time_us(time_ms) // _DAY_US)
+    return _moment(time_ms)[1]
 
 
 @lru_cache(1_000)
-def _day(number: int) -> dt.date:
-    return _FIRST_DAY + dt.timedelta(days=number)
+def _moment(time_ms: int) -> tuple[int, dt.date]:
+    """Return a time in microseconds, and its day. A step has many rows."""
+    time = time_us(time_ms)
+    return time, _FIRST_DAY + dt.timedelta(days=time // _DAY_US)
 
 
 def moment_text(time_ms: int) -> str:
@@ -35,27 +37,28 @@ def opened(step: Step, *, began_before: bool, **columns: Any) -> Row:
     return {
         **columns,
         "from_offset": step.offset,
-        "from_time": time_us(step.time_ms),
+        "from_time": _moment(step.time_ms)[0],
         "began_before": began_before,
     }
 
 
 def closed(row: Row, step: Step, **columns: Any) -> Row:
     """Return the interval with its end."""
-    to_time = time_us(step.time_ms)
+    to_time, day = _moment(step.time_ms)
     return {
         **row,
         **columns,
         "to_offset": step.offset,
         "to_time": to_time,
         "duration_ms": (to_time - row["from_time"]) // _US,
-        "day": day_of(step.time_ms),
+        "day": day,
     }
 
 
 def event(step: Step, **columns: Any) -> Row:
     """Return an event at `step`."""
-    return {**columns, "offset": step.offset, "time": time_us(step.time_ms), "day": day_of(step.time_ms)}
+    time, day = _moment(step.time_ms)
+    return {**columns, "offset": step.offset, "time": time, "day": day}
 
 
 def pack_row(table: str, row: Row) -> bytes:
