@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import pyarrow as pa
 
-from metadata_log.disk.files import File
+from metadata_log.disk.failures import DirectoryInUse
+from metadata_log.disk.files import Directory, File, RealDirectory
 from metadata_log.format.codec import decode_records
 from metadata_log.format.ids import Offset, OffsetAndEpoch
 from metadata_log.format.records import AbortTransaction, KRaftVersion, MetadataRecord, Voters
 from snapshots.format import BOOTSTRAP_END, SnapshotMeta, snapshot_name
 from snapshots.offline.committed import Committed, committed_end
-from snapshots.offline.inputs import NodeLog, find_logs
+from snapshots.offline.inputs import NodeLog, find_logs, lies_in
 from snapshots.offline.look import WholeLog, look
 from snapshots.offline.packed.fold import fold_records, read_packed
 from snapshots.offline.punctuation import NO_PUNCTUATION, Punctuation, millis_of, read_punctuation, read_table
-from snapshots.offline.readonly import location_of
 from snapshots.offline.schema import Column, arrow_schema, spark_schema
 from snapshots.offline.typed.arrow_schema import record_batch
 from snapshots.offline.writable import writable
@@ -88,8 +88,8 @@ def compact(
     """
     logs = find_logs([source_dir, *beside])
     log = logs[0]
-    if location_of(out_dir) in [location_of(each.path) for each in logs]:
-        raise CannotCompact("the output directory is the directory of a node's log; choose another one")
+    if any(lies_in(out_dir, each) for each in logs):
+        raise CannotCompact(f"{out_dir} lies in the directory of a node, where no job writes; choose another directory")
     whole = (look(spark, [log], "flushed", () if end_offset is None else (end_offset,)) or {}).get(log.node)
     if whole is None:
         found = read_punctuation(spark, [log.path], "flushed").get(log.node, NO_PUNCTUATION)
@@ -251,8 +251,23 @@ def _meta(log: NodeLog, found: Punctuation, place: _Place, base: SnapshotMeta | 
 
 
 def _write(log: NodeLog, canonical: "DataFrame", meta: SnapshotMeta, out_dir: str) -> Compacted:
-    name = snapshot_name(meta.end)
     written = writable(out_dir)
+    is_local = isinstance(written, RealDirectory)  # an object store takes each file as a whole
+    try:
+        if is_local:
+            written.lock()
+        return _write_into(written, log, canonical, meta, out_dir)
+    except DirectoryInUse:
+        raise CannotCompact(f"another job writes into {out_dir}; wait for its end, and run this again") from None
+    finally:
+        if is_local:
+            written.unlock()
+
+
+def _write_into(
+    written: Directory, log: NodeLog, canonical: "DataFrame", meta: SnapshotMeta, out_dir: str
+) -> Compacted:
+    name = snapshot_name(meta.end)
     if written.exists(name):
         written.remove(name)  # the file of an earlier run: this run proves its own bytes
     if not canonical.mapInArrow(_Writer(out_dir, meta), spark_schema(WRITTEN)).collect():

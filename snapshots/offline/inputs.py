@@ -11,6 +11,7 @@ If the job read the note last, it would trust records that it had read before th
 import json
 from collections.abc import Iterable
 from itertools import chain, count
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from metadata_log.disk.identity import IDENTITY_NAME, Identity, read_identity
@@ -133,6 +134,15 @@ def distinct(names: Iterable[str]) -> list[str]:
         numbered = (f"{name} ({number})" for number in count(2))
         found.append(next(each for each in chain([name], numbered) if each not in found))
     return found
+
+
+def lies_in(path: str, log: NodeLog) -> bool:
+    """Return True if a result at `path`, a local path or a URL, would lie in the directory of a node, where no job may write."""
+    if "://" in path.removeprefix("file://") or "://" in log.path:
+        return f"{path.rstrip('/')}/".startswith(log.path.removesuffix(METADATA_DIRECTORY))
+    place, metadata = Path(path.removeprefix("file://")).resolve(), Path(log.path).resolve()
+    data = metadata.parent if metadata.name == METADATA_DIRECTORY else metadata
+    return place == data or data in place.parents
 
 
 def split_bytes_of(logs: Iterable[NodeLog], given: int) -> int:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from metadata_log.disk.files import RealDirectory
 from metadata_log.format.ids import EPOCH_MAX
 from metadata_log.format.records import ClearElr, Partition, PartitionChange, Topic
 from snapshots.format import snapshot_name
@@ -91,14 +92,20 @@ def test_any_batch_boundary_will_do_and_a_place_inside_one_will_not(spark: "Spar
         compact(spark, str(node.path), inside, str(tmp_path / "out"), uncommitted=True)
     with pytest.raises(CannotCompact, match="durable"):
         compact(spark, str(node.path), node.journal.shape.end + 1, str(tmp_path / "out"))
+    (tmp_path / "busy").mkdir()
+    busy = RealDirectory(tmp_path / "busy")
+    busy.lock()
+    with pytest.raises(CannotCompact, match="another job writes into"):
+        compact(spark, str(node.path), None, str(tmp_path / "busy"))
+    busy.unlock()
 
 
 def test_no_directory_of_a_node_is_written(spark: "SparkSession", tmp_path: Path) -> None:
     """By any name. A file of an earlier run is removed, and here it would be the node's own snapshot."""
     node = Node(tmp_path / "node", 3).live(10)
     first, second, _ = copies(node, tmp_path)
-    for path in (first / "@metadata", f"file://{first}/@metadata", second / "@metadata"):
-        with pytest.raises(CannotCompact, match=r"choose another one\. Nothing was written"):
+    for path in (first / "@metadata", f"file://{first}/@metadata", second / "@metadata", first / "new"):
+        with pytest.raises(CannotCompact, match=r"choose another directory\. Nothing was written"):
             compact(spark, str(first), None, str(path), beside=[str(second)])
 
 

@@ -44,6 +44,8 @@ def kafka(directory: Path, out_dir: Path, to_offset: int | None, keep_directorie
     """
     try:
         log = find_kafka_log(LocalDirectory(directory))
+        if directory.resolve() in (out_dir.resolve(), *out_dir.resolve().parents):
+            raise CannotImport(f"{out_dir} lies in Kafka's directory; nothing was written. Choose another directory")
         result = import_log(log, RealDirectory(out_dir), to_offset, keep_directories=keep_directories)
     except CannotImport as e:
         raise click.ClickException(str(e)) from None

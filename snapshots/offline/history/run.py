@@ -46,7 +46,7 @@ from snapshots.offline.history.output import (
 from snapshots.offline.history.place import EVERYWHERE, Place
 from snapshots.offline.history.tables import Row
 from snapshots.offline.history.writer import write_rows
-from snapshots.offline.inputs import NodeLog, find_log, find_logs
+from snapshots.offline.inputs import NodeLog, find_logs, lies_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,11 +106,14 @@ def make_history(
         LogFormatError: the directory has no log, or the log has records that this release cannot read.
     """
     out = place_of(out_dir)
+    logs = find_logs([directory, *beside])
+    if any(lies_in(str(out), each) for each in logs):
+        raise HistoryRefused(f"{out} lies in the directory of a node, where no job writes; choose another directory")
     last = read_baseline(out)
-    log = reaching_back(find_log(directory), last)
+    log = reaching_back(logs[0], last)
     names = _agreed(last, tuple(sorted(set(wanted))), since)
     begin = begin_of(log, last)
-    committed = None if uncommitted else committed_end(find_logs([directory, *beside]))
+    committed = None if uncommitted else committed_end(logs)
     limit = limit_of(log, begin, committed)
     progress("reading the log")
     rows = read_log(

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from metadata_log.disk.failures import DirectoryInUse
 from metadata_log.disk.files import Directory
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import NO_LEADER, UNASSIGNED_DIRECTORY, Offset, OffsetAndEpoch
@@ -90,7 +91,7 @@ def import_log(
     """Write the state at the end of a log, or at `until`, as a snapshot into `out`.
 
     Raises:
-        CannotImport: the log is empty, or `out` has such a snapshot.
+        CannotImport: the log is empty, or `out` has such a snapshot, or another import writes into it.
         LogFormatError: the log or its snapshot is damaged, or its records do not make a state.
         OSError, FlushFailed: the disk failed. A `.part` file may be left.
     """
@@ -106,7 +107,16 @@ def import_log(
     form = _Form(keep_directories)
     records = [*form.records(image.canonical_records())]
     chain = hashlib.sha256(_CHAIN_PREFIX + image.digest_bytes).digest()
-    write_records(out, SnapshotMeta(end, image.provenance.timestamp_ms, chain, Voters(()), _KRAFT_VERSION), records)
+    meta = SnapshotMeta(end, image.provenance.timestamp_ms, chain, Voters(()), _KRAFT_VERSION)
+    try:
+        out.lock()  # two imports would write one part file
+        write_records(out, meta, records)
+    except DirectoryInUse:
+        raise CannotImport(
+            f"another import writes into {out.path_text}; nothing was written. Wait for its end, and run this again"
+        ) from None
+    finally:
+        out.unlock()
     counts = Counter(type(record).__name__ for record in records)
     left = (each for each in transcriber.left.list() if not each.what.startswith(_OF_REGISTRATIONS))
     left_out = (*left, *form.left.list())
