@@ -242,7 +242,7 @@ def _tail(log: NodeLog, above: Offset) -> _Tail | None:
                     (head.end_offset, each) for each in decode_batch(files.batch_at(spot)) if isinstance(each, Voters)
                 ]
     key = ReplicaKey(log.identity.node_id, log.identity.directory_id)
-    return _Tail(log, key, tuple(heads), tuple(voters), _heard_epoch(log))
+    return _Tail(log, key, tuple(heads), tuple(voters), heard_epoch(log))
 
 
 def _voters_below(log: NodeLog, above: Offset) -> Iterator[tuple[Offset, Voters]]:
@@ -253,7 +253,7 @@ def _voters_below(log: NodeLog, above: Offset) -> Iterator[tuple[Offset, Voters]
         yield ends[-1].offset, read_meta(log.directory, ends[-1]).voters
 
 
-def _heard_epoch(log: NodeLog) -> Epoch:
+def heard_epoch(log: NodeLog) -> Epoch:
     """Return the epoch in `quorum-state`. A directory without the file has heard of no epoch, and has voted in none."""
     data = ReadOnlyDirectory(log.path.removesuffix(f"/{METADATA_DIRECTORY}"))
     if not data.exists(FILE_NAME):

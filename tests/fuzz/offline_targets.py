@@ -15,12 +15,13 @@ import msgpack
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import OffsetAndEpoch
 from snapshots.offline.audit.baseline import Baseline, CannotUseBaseline, Holder, ProvenSnapshot, read_baseline
-from snapshots.offline.committed import proven_ends
+from snapshots.offline.committed import committed_end
 from snapshots.offline.dump_source import Shown, dump_of
 from snapshots.offline.history.begin import reaching_back
 from snapshots.offline.history.output import BASELINE_NAME, HistoryRefused
 from snapshots.offline.history.output import read_baseline as read_history
 from snapshots.offline.inputs import find_log
+from snapshots.offline.kafka.dump import Range
 from snapshots.offline.kafka.importing import import_log
 from snapshots.offline.kafka.log_files import find_kafka_log
 from snapshots.offline.kafka_audit.run import audit_kafka
@@ -53,13 +54,12 @@ def _take_directory(data: bytes) -> str | None:
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_bytes(content)
     log = find_log(str(place))
-    (proven,) = proven_ends([log])
-    assert proven.end >= 0
+    assert committed_end([log]).end >= 0
     reaching_back(log, None)
     damaged = 0
     for batches in (True, False):
         for beyond in (True, False):
-            lines, tally = dump_of(str(place), "own", Shown(batches, 0, None, beyond, True))
+            lines, tally = dump_of(str(place), "own", Shown(batches, Range(), beyond, True))
             for line in lines:
                 json.loads(line)
             damaged += tally.damaged

@@ -23,6 +23,7 @@ from metadata_log.store.log import Log
 from snapshots.offline.audit.findings import Severity
 from snapshots.offline.audit.result import AuditResult
 from snapshots.offline.audit.run import audit
+from snapshots.offline.inputs import find_log
 from snapshots.reader import read_snapshot
 from snapshots.writer import write_records
 from tests.metadata_log.image.histories import broker
@@ -231,3 +232,39 @@ def test_an_ephemeral_entity_that_outlives_its_session_is_found(spark: "SparkSes
         ("orphaned-entity", at + 4, f"session enp6enp6enp6enp6enp6eg of epoch {at} ends and owns 1 entities"),
         ("orphaned-entity", at + 5, f"broker 9 of epoch {at + 1} ends and owns 1 entities"),
     }
+
+
+def forged_above(path: Path) -> int:
+    """Put a whole snapshot into a directory, far above the log. Return its end."""
+    metadata = RealDirectory(path / "@metadata")
+    last = find_log(str(path)).snapshots[-1]
+    contents, end = read_snapshot(metadata, last), OffsetAndEpoch(last.offset + 1_000_000, last.epoch)
+    write_records(metadata, contents.meta._replace(end=end, chain=b"x" * 32), [*contents.records][:-1])
+    return end.offset
+
+
+def test_a_snapshot_above_the_log_that_no_log_leads_to_is_found(spark: "SparkSession", quorum: list[Path]) -> None:
+    """The node would begin with it at its next start. A directory that has lost its note may have lost the end of its log."""
+    end = forged_above(quorum[1])
+    (quorum[2] / "@metadata" / "flushed").unlink()
+    result = run(spark, quorum)
+    assert {(each.rule, each.node) for each in result.findings} == {
+        ("snapshot-above-log", "controller 2"), ("note-missing", "controller 3"),
+    }  # fmt: skip
+    assert end in {each.offset for each in result.findings}
+    assert not result.is_clean
+
+
+def test_a_download_that_was_cut_short_is_healthy(spark: "SparkSession", tmp_path: Path) -> None:
+    """Controller 3 was killed behind the download of a snapshot and before the reset of its log: others' logs lead there."""
+    node = Node(tmp_path / "node", 8).live(10)
+    node.journal.flush()
+    (behind,) = copies(node, tmp_path / "behind", (3,))
+    node.live(10)
+    node.journal.flush()
+    paths = copies(node, tmp_path, (1, 2))
+    newest = max((paths[0] / "@metadata").glob("*.checkpoint"))
+    assert newest.name not in {each.name for each in (behind / "@metadata").iterdir()}
+    (behind / "@metadata" / newest.name).write_bytes(newest.read_bytes())
+    result = run(spark, [*paths, behind])
+    assert result.findings == ()

@@ -1,13 +1,16 @@
 """Checks of the small files beside the segments, `flushed` and `log-start`, and of the cluster's genesis chain."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
+from metadata_log.store.log_notes import FLUSHED_NAME
 from snapshots.format import BOOTSTRAP_END, genesis
 from snapshots.offline.audit.batch_checks import NodeBatches
 from snapshots.offline.audit.batches import Batches
 from snapshots.offline.audit.findings import Finding, error
+from snapshots.offline.committed import heard_epoch
 from snapshots.offline.inputs import NodeLog
 from snapshots.reader import read_meta
 
@@ -20,9 +23,28 @@ def check_notes(logs: Iterable[NodeLog], batches: Batches, nodes: dict[str, Node
     damaged = {(each.node, each.offset) for each in batches.findings if each.rule == "damaged-batch"}
     found: list[Finding] = []
     for log in logs:
+        found += _check_flushed(log, nodes.get(log.node))
         found += _check_ends(log, chains, nodes.get(log.node), damaged)
         found += _check_genesis(log, nodes.get(log.node))
     return found
+
+
+def _check_flushed(log: NodeLog, numbers: NodeBatches | None) -> Iterator[Finding]:
+    """Find a log without `flushed`. A node makes the note before it appends or votes. Without the note, a log that somebody has
+    cut at the end of a batch looks whole. A note that a power cut has torn is none, too, and healthy.
+    """
+    if log.flushed is None and not log.directory.exists(FLUSHED_NAME):
+        heard = 0
+        with suppress(LogFormatError):
+            heard = heard_epoch(log)
+        if numbers is not None or heard > 0:
+            end = numbers.end_offset if numbers else log.start_offset
+            what = (
+                "has no note `flushed`"
+                if numbers
+                else f"has heard of epoch {heard}, and has no note `flushed`, and no record"
+            )
+            yield _at("note-missing", log, end, f"the node {what}; compare the end with the other nodes' ends")
 
 
 def _check_ends(

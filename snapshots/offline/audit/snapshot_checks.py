@@ -11,6 +11,7 @@ from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset, OffsetAndEpoch
 from metadata_log.format.records import MetadataRecord
 from metadata_log.image.entities import with_order_keys
+from metadata_log.store.log_notes import read_flushed, read_start
 from snapshots.format import SnapshotCorrupt, snapshot_name
 from snapshots.offline.audit.findings import Finding, error
 from snapshots.offline.inputs import NodeLog
@@ -156,6 +157,7 @@ def check_snapshots(
             found.append(_at(snapshot, "snapshot-chain", detail))
         elif chain is None and lowest is not None and lowest < snapshot.end <= ends.get(snapshot.node, 0):
             found.append(_at(snapshot, "snapshot-boundary", "no batch of the log ends there"))
+    found += _above(snapshots, logs, chains, ends)
     found += _starts(snapshots, logs)
     return found
 
@@ -163,6 +165,30 @@ def check_snapshots(
 def _at(snapshot: CheckedSnapshot, rule: str, detail: str) -> Finding:
     """Return a finding about a snapshot; for damage at its position."""
     return error(rule, detail, node=snapshot.node, file=snapshot.name, position=snapshot.position, offset=snapshot.end)
+
+
+def _above(
+    snapshots: list[CheckedSnapshot],
+    logs: dict[str, NodeLog],
+    chains: dict[tuple[str, Offset], bytes],
+    ends: dict[str, Offset],
+) -> Iterator[Finding]:
+    """Find snapshots above their node's log. At its next start the node would begin with such a file. Example:
+    1. Node 3 was killed between the download of a snapshot at 300 and the reset of its log, which ends at 120. The log
+       of node 1 has the chain of the snapshot at 300: all is well.
+    2. Somebody has put a snapshot at 900 into the directory. No log leads there, so nothing proves the state in it.
+    """
+    known = {(offset, chain) for (_, offset), chain in chains.items()}
+    known |= {(log.start.start.offset, log.start.chain) for log in logs.values() if log.start is not None}
+    for each in snapshots:
+        log = logs[each.node]
+        if each.rule is not None or each.end <= max(ends.get(each.node, 0), log.start_offset):
+            continue
+        flushed, start = read_flushed(log.directory), read_start(log.directory)  # the node may have gone on
+        now = max(0 if flushed is None else flushed.end, 0 if start is None else start.start.offset)
+        if each.end > now and (each.end, each.chain) not in known:
+            detail = f"the log ends at {now}. At its next start the node would begin with the snapshot: find out where it is from"
+            yield _at(each, "snapshot-above-log", detail)
 
 
 def compare_snapshots(snapshots: Iterable[CheckedSnapshot], findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -191,6 +191,8 @@ def _print_audit(result: "AuditResult", report: str | None, baseline_file: str) 
     if result.fold is not None and result.snapshots:
         count = sum(snapshot.end in result.fold.digests for snapshot in result.snapshots)
         click.echo(f"state: replayed from the log of {result.reference}, compared with {count} snapshots")
+    if result.fold is None:
+        click.echo("state: not replayed: no healthy log has records that begin at a whole snapshot, or at 0")
     for line in baseline_lines(result, baseline_file):
         click.echo(line)
     errors, warnings = result.count(Severity.ERROR), result.count(Severity.WARNING)

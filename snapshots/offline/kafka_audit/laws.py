@@ -16,6 +16,8 @@ NOT_ASKED: Final[dict[str, str]] = {
     "start-chain": "Kafka notes no chain at the log's start",
     "foreign-genesis": "Kafka's log does not name its cluster; `clusters-mixed` compares meta.properties",
     "log-too-short": "Kafka notes no durable end",
+    "note-missing": "Kafka notes no durable end",
+    "snapshot-above-log": "the names of Kafka's snapshots have no chain to compare",
     "snapshot-chain": "Kafka's snapshots name an offset and an epoch only",
     "snapshot-order": "Kafka's snapshots have their records in no promised order",
     "time-regression": "each leader writes the time of its own clock, and the next leader's clock may be behind",

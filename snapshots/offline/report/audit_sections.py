@@ -32,9 +32,10 @@ def verdict(result: AuditResult) -> str:
     if result.is_clean:
         end = max((numbers.end_offset for numbers in result.nodes.values()), default=0)
         nodes = f"{len(result.logs)} nodes agree" if len(result.logs) > 1 else "The log is whole"
-        proof = (
-            " The state that the log makes is the state in every snapshot." if result.fold and result.snapshots else ""
-        )
+        compared = sum(each.end in result.fold.digests for each in result.snapshots) if result.fold else 0
+        proof = f" The state that the log makes is the state in {plural(compared, 'snapshot')}." if compared else ""
+        if result.fold is None:
+            proof = " No log has records to replay, so the state was not checked."
         text = f"{nodes} up to offset {end:,}: no damage, no gap, no rewritten history.{proof}"
         return f'<section class="verdict"><strong>✓ Clean</strong><br>{text}</section>'
     where = sorted(
