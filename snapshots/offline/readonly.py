@@ -8,6 +8,7 @@ Paths are local paths, or URIs that Arrow knows: `s3://`, `gs://`, `abfs://`, `h
 `s3://`).
 """
 
+from errno import ENOTDIR
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ class ReadOnlyDirectory(read_only.ReadOnlyDirectory):
 
     def names(self) -> list[str]:
         if isinstance(self._filesystem, fs.LocalFileSystem):
+            if Path(self._root).is_file():
+                raise NotADirectoryError(ENOTDIR, "this is a file", self.path_text)
             return LocalDirectory(self._root).names()  # Arrow fails at a name that is not UTF-8
         selector = fs.FileSelector(self._root, allow_not_found=True)
         return sorted(info.base_name for info in self._filesystem.get_file_info(selector))
