@@ -30,24 +30,15 @@ def location_of(path: str) -> str:
 class ReadOnlyFile(read_only.ReadOnlyFile):
     """A file of a `ReadOnlyDirectory`, opened by Arrow."""
 
-    def __init__(self, source: Any, url: str | None) -> None:
-        """`url`: the file's URL in an object store; None for a local file, which its node may cut while it is read."""
+    def __init__(self, source: Any) -> None:
         self._source = source
-        self._url = url
 
     def size(self) -> int:
         return int(self._source.size())
 
     def read_at(self, position: int, length: int) -> bytes:
         left = self.size() - position
-        data = bytes(self._source.read_at(min(length, left), position)) if left > 0 else b""
-        if self._url is not None and len(data) < min(length, left):
-            # A short answer would look like the end of a log, or like damage.
-            raise OSError(
-                f"{self._url}: the store answered {len(data):,} of {min(length, left):,} bytes at {position:,}; nothing was "
-                "concluded from them: run this again"
-            )
-        return data
+        return bytes(self._source.read_at(min(length, left), position)) if left > 0 else b""
 
     def close(self) -> None:
         self._source.close()
@@ -84,10 +75,7 @@ class ReadOnlyDirectory(read_only.ReadOnlyDirectory):
     def open(self, name: str, *, create: bool = False) -> ReadOnlyFile:
         if isinstance(self._filesystem, fs.LocalFileSystem):
             check_regular(Path(self._root) / name)
-            url = None
-        else:
-            url = f"{self.path_text}/{name}"
-        return ReadOnlyFile(self._filesystem.open_input_file(f"{self._root}/{name}"), url)
+        return ReadOnlyFile(self._filesystem.open_input_file(f"{self._root}/{name}"))
 
     def read(self, name: str, max_bytes: int) -> bytes:
         file = self.open(name)

@@ -73,19 +73,6 @@ def test_a_text_goes_to_a_path_or_a_url(store: ObjectStore, tmp_path: Path) -> N
     assert isinstance(writable(f"file://{tmp_path}"), RealDirectory)
 
 
-def test_a_short_answer_of_a_store_is_an_error_and_no_damage(store: ObjectStore, tmp_path: Path) -> None:
-    """Half of a segment reads like a damaged one, and the end of a segment like the end of the log."""
-    node = Node(tmp_path / "node", 2).live()
-    node.journal.flush()
-    for file in filter(Path.is_file, node.path.rglob("*")):
-        store.objects[f"meta/controller-1/{file.relative_to(node.path)}"] = file.read_bytes()
-    assert CliRunner().invoke(main, ["dump", "s3://meta/controller-1"]).exit_code == 0
-    store.halves = ".log"
-    ran = CliRunner().invoke(main, ["dump", "s3://meta/controller-1"])
-    assert (ran.exit_code, "DAMAGE" in ran.output) == (1, False), ran.output
-    assert "the store answered 36 of 72 bytes at 0; nothing was concluded from them: run this again" in ran.stderr
-
-
 def test_a_baseline_may_lie_beside_the_copies_but_not_in_one(store: ObjectStore, tmp_path: Path) -> None:
     node = Node(tmp_path / "node", 2).live()
     for file in filter(Path.is_file, node.path.rglob("*")):
