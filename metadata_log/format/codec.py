@@ -207,7 +207,7 @@ def record_to_json(record: Record | UnknownRecord) -> dict[str, object]:
     return {"type": type(record).__name__, "version": RECORD_VERSION, "data": _plain("", None, record)}
 
 
-def field_to_json(cls: type[Record], name: str, value: object) -> object:
+def field_to_json(cls: type[tuple[Any, ...]], name: str, value: object) -> object:
     """Convert one field of a record of the type `cls` as `record_to_json` does."""
     return _plain(name, dict(_fields_to_show(cls))[name], value)
 

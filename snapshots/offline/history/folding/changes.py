@@ -129,7 +129,7 @@ def record_changes(
         yield from _rows(key, old, new, step, topic)
 
 
-def field_text(cls: type[MetadataRecord], name: str, value: object) -> str | None:
+def field_text(cls: type[tuple[Any, ...]], name: str, value: object) -> str | None:
     """Return a field of a record of the type `cls` as in the columns `old` and `new`."""
     return _text(field_to_json(cls, name, value))
 
