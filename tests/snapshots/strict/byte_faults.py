@@ -14,6 +14,7 @@ from metadata_log.format.codec import decode_batch
 from metadata_log.format.ids import Offset
 from metadata_log.format.records import TOPIC_RESOURCE, Config
 from metadata_log.store.log_config import LogConfig
+from metadata_log.store.log_notes import FLUSHED_NAME, LOST_NAME, Flushed, write_lost
 from snapshots.format import parse_name
 from snapshots.reader import read_snapshot
 from snapshots.writer import write_records
@@ -119,9 +120,12 @@ def with_lower_epoch(path: Path) -> set[Place]:
         sealed = resealed(each, sealed.chain, epoch=found[0][1].epoch if at == 0 else None)
         data += sealed.data
     edit(segment, lambda content: content.__setitem__(slice(position, position + len(data)), data))
-    for name in ("flushed", *(each.name for each in (path / "@metadata").glob("*.checkpoint"))):
-        if not name.startswith("0" * 20):  # they name the old chains
-            (path / "@metadata" / name).unlink()
+    metadata = RealDirectory(path / "@metadata")
+    for name in metadata.names():
+        if name.endswith(".checkpoint") and not name.startswith("0" * 20):  # they name the old chains
+            metadata.remove(name)
+    write_lost(metadata, Flushed(sealed.end_offset, sealed.chain))
+    metadata.rename(LOST_NAME, FLUSHED_NAME)  # the two notes have one form
     return {("epoch-regression", segment.name, position, batch.base_offset)}
 
 
