@@ -15,7 +15,7 @@ async def test_a_few_rounds_of_faults(tmp_path: Path) -> None:
     """Under all faults of three controllers and four brokers, each answer to a client or operator is true and stays true."""
     seed = secrets.randbits(31)
     said: list[str] = []
-    report = await run(tmp_path, seed, 9.0, said.append, clients=4)
+    report = await run(tmp_path, seed, 14.0, said.append, clients=4)
     judgement = report.judgement
     assert not judgement.problems, f"seed {seed}, in {tmp_path}\n" + "\n\n".join(judgement.problems[:5])
     assert (judgement.linearizable, judgement.lost, judgement.equal) == (True, 0, True)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from metaquorum import Consumer, ConsumerConfig, ConsumerRecord, FilePositions, LogTruncated, Producer, TopicPartition
+from tests.ctrl_c import ctrl_c_ends_a_process
 from tests.processes.conftest import until
 from tests.processes.partitions.test_brokers import PARTITIONS, Store, store
 
@@ -154,11 +155,6 @@ async def test_each_acknowledged_record_is_read_once_while_brokers_are_killed(tm
             assert read[number] == acknowledged[number], f"{number}: {len(read[number])} {len(acknowledged[number])}"
 
 
-def _ctrl_c_ends_a_process() -> None:
-    """Gives SIGINT its usual meaning. A shell's background job (`make test &`) ignores SIGINT, and its children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 async def test_a_consumer_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     """kill -9 of `consume --follow`: the next run skips nothing. Ctrl-C commits all that was shown."""
     async with store(tmp_path) as orders:
@@ -174,7 +170,7 @@ async def test_a_consumer_that_is_killed_goes_on_where_it_was(tmp_path: Path) ->
                 *("--positions", str(tmp_path / "positions")),
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, "QUORUMCTL_BOOTSTRAP_SERVER": ",".join(brokers(orders))},
-                preexec_fn=_ctrl_c_ends_a_process,
+                preexec_fn=ctrl_c_ends_a_process,
             )
             assert process.stdout is not None
             async with asyncio.timeout(30):

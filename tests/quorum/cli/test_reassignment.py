@@ -22,6 +22,7 @@ from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.mode_commands import DrainBroker
 from quorum.controller.protocol.reassignment_commands import AlterPartitionReassignments, Reassignment
 from quorum.wire.server import serve
+from tests.ctrl_c import ctrl_c_ends_a_process
 from tests.quorum.cli.test_cluster_commands import Ran, quorumctl
 from tests.quorum.controller.cluster import Cluster
 from tests.quorum.controller.partitions.test_reassignments import in_sync
@@ -343,11 +344,6 @@ async def test_topics_are_put_on_some_brokers_at_once(port: int, node: FakeNode)
     assert idle.exit_code == 0 and "warning: no broker takes replicas: each is fenced" in idle.stderr
 
 
-def _ctrl_c_ends_a_process() -> None:
-    """Gives SIGINT its usual meaning. A shell's background job (`make test &`) ignores SIGINT, and its children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @pytest.mark.slow
 async def test_a_wait_that_ends_before_the_moves_says_what_goes_on(port: int, node: FakeNode) -> None:
     """Not in time: exit code 5. Ctrl-C: 130, not the 1 of a change that was refused. The moves go on both times."""
@@ -369,7 +365,7 @@ async def test_a_wait_that_ends_before_the_moves_says_what_goes_on(port: int, no
         f"127.0.0.1:{port}",
         *map(str, wait),
         stderr=asyncio.subprocess.PIPE,
-        preexec_fn=_ctrl_c_ends_a_process,
+        preexec_fn=ctrl_c_ends_a_process,
     )
     async with asyncio.timeout(20):
         await begun.wait()

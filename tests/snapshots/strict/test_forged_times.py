@@ -34,9 +34,9 @@ def test_the_jobs_end_with_their_results(spark: "SparkSession", tmp_path: Path) 
     node.live(5)
     node.write_out()
     node.journal.flush()
-    assert audit(spark, [str(node.path)]).is_clean
-    write_report(spark, [str(node.path)], str(tmp_path / "page.html"), uncommitted=True)
+    made = write_report(spark, [str(node.path)], str(tmp_path / "page.html"), uncommitted=True)
     assert (tmp_path / "page.html").read_text().endswith("</html>\n")
+    assert made.audit.is_clean
     last = segments(node.path)[-1]
     flip(last, 100)
     found = audit(spark, [str(node.path)]).findings

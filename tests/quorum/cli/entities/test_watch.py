@@ -17,6 +17,7 @@ from metaquorum import EntityDeleted, EntityWritten, RecordWritten, ResetReason,
 from quorum.cli.commands.watches.batch_lines import json_lines, table_lines
 from quorum.cli.commands.watches.positions import parse_position, position_text
 from quorum.cli.main import cli
+from tests.ctrl_c import ctrl_c_ends_a_process
 from tests.quorum.cli.test_cluster_commands import Run, node, run
 from tests.quorum.wire.fake_node import FakeNode
 
@@ -104,7 +105,7 @@ async def started(node: FakeNode, *arguments: str) -> tuple[asyncio.subprocess.P
     """Starts a command that goes on until Ctrl-C."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "quorum.cli.main", "-C", node.target, *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, preexec_fn=ctrl_c_ends_a_process,
     )  # fmt: skip
     assert process.stdout is not None
     return process, process.stdout
