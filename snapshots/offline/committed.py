@@ -99,10 +99,11 @@ def committed_ends(logs: Iterable[NodeLog]) -> tuple[Committed, ...]:
             f"the directories belong to different clusters, {' and '.join(clusters)}; name directories of one cluster, also "
             "with --beside"
         )
-    alone = max((proof for log in named for proof in _alone(log)), default=_NOTHING, key=_end_of)
+    own = [max(_alone(log), default=_NOTHING, key=_end_of) for log in named]
+    alone = max(own, default=_NOTHING, key=_end_of)
     tails = [tail for log in named if (tail := _tail(log, alone.committed.end)) is not None]
     proof = _by_majority(tails, alone.committed) or alone
-    return tuple(_for(log, proof) for log in named)
+    return tuple(_proven_for(log, each.committed.end, proof) for log, each in zip(named, own, strict=True))
 
 
 _NOTHING: Final = _Proof(
@@ -145,18 +146,19 @@ def _leads_to(log: NodeLog, end: Offset, chain: bytes) -> bool:
     return reached < min(end, log.durable_end or 0)
 
 
-def _for(log: NodeLog, proof: _Proof) -> Committed:
-    """Return the proven end for the records of `log`, which may have another tail than the log of the proof."""
+def _proven_for(log: NodeLog, own_end: Offset, proof: _Proof) -> Committed:
+    """Return the proven end for the records of `log`, which may have another tail than the log of the proof. `own_end`: the end
+    that the directory of `log` proves by itself.
+    """
     committed, other = proof
-    own = max(_alone(log), default=_NOTHING, key=_end_of).committed
     reach = committed.end if log.durable_end is None else min(committed.end, log.durable_end)
-    if other is None or other.path == log.path or reach <= own.end:
+    if other is None or other.path == log.path or reach <= own_end:
         return committed
-    common = _common_end(log, other, own.end, committed.end)
+    common = _common_end(log, other, own_end, committed.end)
     if common == reach:
         return committed
-    same = f"{log.node} is known to have the same records as {other.node} up to {max(common, own.end)} only"
-    return Committed(max(common, own.end), f"{committed.proof} up to {committed.end}, and {same}")
+    same = f"{log.node} is known to have the same records as {other.node} up to {max(common, own_end)} only"
+    return Committed(max(common, own_end), f"{committed.proof} up to {committed.end}, and {same}")
 
 
 def _common_end(log: NodeLog, other: NodeLog, above: Offset, until: Offset) -> Offset:

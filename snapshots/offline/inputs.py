@@ -11,7 +11,6 @@ If the job read the note last, it would trust records that it had read before th
 import json
 from collections.abc import Iterable
 from itertools import chain, count
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from metadata_log.disk.identity import IDENTITY_NAME, Identity, read_identity
@@ -20,7 +19,7 @@ from metadata_log.format.ids import Offset, OffsetAndEpoch
 from metadata_log.store.log_notes import Flushed, LogStart, read_flushed, read_start
 from metadata_log.store.segment import base_offset_of
 from snapshots.format import BOOTSTRAP_END, parse_name
-from snapshots.offline.readonly import ReadOnlyDirectory
+from snapshots.offline.readonly import ReadOnlyDirectory, location_of
 
 METADATA_DIRECTORY: Final = "@metadata"
 SPLIT_BYTES_MIN: Final = 4 << 20
@@ -138,11 +137,8 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 def lies_in(path: str, log: NodeLog) -> bool:
     """Return True if a result at `path`, a local path or a URL, would lie in the directory of a node, where no job may write."""
-    if "://" in path.removeprefix("file://") or "://" in log.path:
-        return f"{path.rstrip('/')}/".startswith(log.path.removesuffix(METADATA_DIRECTORY))
-    place, metadata = Path(path.removeprefix("file://")).resolve(), Path(log.path).resolve()
-    data = metadata.parent if metadata.name == METADATA_DIRECTORY else metadata
-    return place == data or data in place.parents
+    data = location_of(log.path).removesuffix(f"/{METADATA_DIRECTORY}")
+    return f"{location_of(path)}/".startswith(f"{data}/")
 
 
 def split_bytes_of(logs: Iterable[NodeLog], given: int) -> int:

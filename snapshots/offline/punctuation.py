@@ -59,8 +59,8 @@ class Punctuation(NamedTuple):
     def invisible(self, since: Offset, until: Offset) -> list[tuple[Offset, Offset]]:
         """Return the offset ranges in [since, until) that had no effect: skipped batches, and transactions without an end.
 
-        `since` is the end of the snapshot below the log, or 0. The first segment may begin before it, inside of a transaction
-        whose beginning the node has deleted: this transaction is in the snapshot.
+        `since` is the end of the snapshot below the log, or 0. The first segment may begin before it, inside of a transaction.
+        The node has deleted the beginning of this transaction, and the snapshot has its effect.
 
         Raises:
             LogFormatError: the markers do not pair.

@@ -1,4 +1,4 @@
-"""What the offline jobs read without Spark: copies of logs and of Kafka's disks, and the jobs' own notes."""
+"""The inputs of the offline jobs without Spark: copies of logs and of Kafka's disks, and the jobs' own notes."""
 
 import atexit
 import json

@@ -22,7 +22,7 @@ from metadata_log.disk.files import FILE_MODE
 from metadata_log.format.batch import CHAIN_BYTES
 from metadata_log.format.ids import OFFSET_MAX, Epoch, Offset, OffsetAndEpoch
 from metadata_log.image.digest import DIGEST_BYTES
-from snapshots.offline.inputs import NodeLog
+from snapshots.offline.inputs import NodeLog, lies_in
 from snapshots.offline.readonly import ReadOnlyDirectory, location_of
 from snapshots.offline.writable import write_text
 
@@ -142,7 +142,7 @@ def _split(path: str) -> tuple[str, str]:
 
 def _check_place(path: str, logs: Iterable[NodeLog]) -> None:
     place = location_of(path)
-    if any(place.startswith(location_of(log.path).removesuffix("/@metadata") + "/") for log in logs):
+    if any(lies_in(path, log) for log in logs):
         raise CannotUseBaseline(
             f"{path} lies in a directory that is audited; nothing was audited: keep the baseline where no node writes"
         )

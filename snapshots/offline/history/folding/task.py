@@ -70,8 +70,11 @@ def rows_of_task(rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, R
         key = entity_of(entity)
         if key == EVERY_TOPIC:
             continue
-        rows_of_entity = _topic_rows if key[0] == TOPIC else _entity_rows
-        for table, row in rows_of_entity(entity, group, task, remembered):
+        if key[0] == TOPIC:
+            made = _topic_rows(entity, group, task, remembered)
+        else:
+            made = _entity_rows(entity, group, task)
+        for table, row in made:
             if table in (STATE, COUNTS) or (table in task.tables and _is_wanted(row, task)):
                 yield table, row
 
@@ -81,9 +84,7 @@ def _is_wanted(row: Row, task: Task) -> bool:
     return ended is None or ended > task.since
 
 
-def _entity_rows(
-    entity: str, rows: Iterable[EntityRow], task: Task, remembered: RememberedSteps
-) -> Iterator[tuple[str, Row]]:
+def _entity_rows(entity: str, rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Row]]:
     history = EntityHistory(entity_of(entity))
     for generation, group in groupby(rows, key=lambda row: row.generation):
         if generation == FROM_SNAPSHOT:

@@ -135,20 +135,24 @@ class TopicHistory:
 
     def image(self) -> MetadataImage:
         """Return the image after the last step."""
-        self._replay(())
+        self._remembered.flush(self._delta)
+        self._finish(self._delta)
         return self._image
 
-    def _replay(self, records: Iterable[Packed]) -> set[int]:
-        """Replay records, and make the image. Return the numbers of the partitions that they changed."""
-        self._remembered.flush(self._delta)
-        before = self._delta.finish(NOWHERE)
-        delta = MetadataDelta(before, kind=DeltaKind.FOLDING)
+    def _replay(self, records: Iterable[Packed]) -> tuple[TopicImage | None, set[int]]:
+        """Replay records, and make the image. Return the topic before, and the numbers of the partitions that changed."""
+        delta = MetadataDelta(self.image(), kind=DeltaKind.FOLDING)
+        before = self._topic
         for offset, packed in records:
             delta.replay(cast(MetadataRecord, decode_record(packed)), offset)
+        self._finish(delta)
+        return before, delta.changed.partitions.get(self._topic_id, set())
+
+    def _finish(self, delta: MetadataDelta) -> None:
+        """Let the image be that of `delta`, and go on from there."""
         self._image = delta.finish(NOWHERE)
         self._topic = self._image.topic_by_id(self._topic_id)
         self._delta = MetadataDelta(self._image, kind=DeltaKind.FOLDING)
-        return delta.changed.partitions.get(self._topic_id, set())
 
     # --- a step of changes only ---
 
@@ -200,8 +204,7 @@ class TopicHistory:
     # --- any other step ---
 
     def _any(self, records: Iterable[Packed], step: Step) -> None:
-        before = self.image().topic_by_id(self._topic_id)
-        numbers = self._replay(records)
+        before, numbers = self._replay(records)
         after = self._topic
         self._count(step, before, after)
         if before is None and after is not None:
