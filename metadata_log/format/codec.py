@@ -55,7 +55,7 @@ class UnknownRecord(NamedTuple):
 _SHAPES: Final = {number: Shape(cls) for number, cls in RECORD_TYPES.items()}
 _SHAPES_BY_CLASS: Final = {cls: (number, _SHAPES[number]) for cls, number in TYPE_NUMBERS.items()}
 
-_DATA_RECORDS: Final = frozenset(cls for cls, number in TYPE_NUMBERS.items() if number < FIRST_CONTROL_TYPE)
+DATA_RECORDS: Final = frozenset(cls for cls, number in TYPE_NUMBERS.items() if number < FIRST_CONTROL_TYPE)
 
 
 def encode_record(record: Record) -> bytes:
@@ -186,7 +186,7 @@ def decode_batch(batch: Batch) -> list[Record | UnknownRecord]:
     """
     check_format(batch, FORMAT_VERSION)
     records = decode_records(batch.payload, batch.record_count)
-    if not batch.is_control and _DATA_RECORDS.issuperset(map(type, records)):
+    if not batch.is_control and DATA_RECORDS.issuperset(map(type, records)):
         return records
     for record in records:
         number = record.type_number if type(record) is UnknownRecord else TYPE_NUMBERS[type(record)]

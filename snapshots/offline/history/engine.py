@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 
 from snapshots.offline.history.folding.broker_history import ENTITIES, BrokerHistory, StepRecords
 from snapshots.offline.history.folding.steps import Step, Steps
-from snapshots.offline.history.folding.task import EntityRow, Task, record_of, steps_in
+from snapshots.offline.history.folding.task import Task, record_of, steps_in
 from snapshots.offline.history.log_rows import LOG_ROWS
 from snapshots.offline.history.output import STATE_FILES, Baseline, HistoryRefused
 from snapshots.offline.history.pieces import PIECES, Piece, units_of
 from snapshots.offline.history.tables import COUNTS, STATE, Row
+from snapshots.offline.history.topic_packs import EntityRow
 from snapshots.offline.history.writer import PASSED, STATE_SCHEMA, UNITS, WRITTEN, TaskMerge, TaskPass
 from snapshots.offline.rows import FROM_SNAPSHOT
 from snapshots.offline.typed.arrow_schema import spark_schema_of

@@ -130,8 +130,7 @@ class HistoryLogReader(DataSourceReader):  # type: ignore[misc]
             return
         file = _open(directory, stretch.name)
         try:
-            for scanned in scan(file, stretch, settings.until):
-                yield from rows_of(scanned, settings.since)
+            yield from rows_of(scan(file, stretch, settings.until), settings.since)
         finally:
             file.close()
 

@@ -13,11 +13,11 @@ from metadata_log.format.records import LeaderChange, SkippedBatch
 from metadata_log.image.entity_key import EVERY_TOPIC
 from snapshots.offline.history.folding.intervals import day_of, event
 from snapshots.offline.history.folding.steps import Marker, Range, Step, dropped_by, is_within
-from snapshots.offline.history.folding.task import EntityRow
 from snapshots.offline.history.log_rows import BATCH, CONTROL, MARKER, UNDECODABLE
 from snapshots.offline.history.output import HistoryRefused
 from snapshots.offline.history.place import Place
 from snapshots.offline.history.tables import Row
+from snapshots.offline.history.topic_packs import EntityRow
 from snapshots.offline.rows import entity_text
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from snapshots.offline.history.folding.task import EntityRow, Task, rows_of_task
+from snapshots.offline.history.folding.task import Task, rows_of_task
 from snapshots.offline.history.output import OPEN_DAY
 from snapshots.offline.history.pieces import PieceReader, PieceWriter, Unit, batch_of
 from snapshots.offline.history.tables import COUNTS, STATE, TABLES, Row, schema_of_table
+from snapshots.offline.history.topic_packs import EntityRow
 
 Batches = Iterator[pa.RecordBatch]
 

@@ -36,7 +36,9 @@ _CHANGE_STARTS: Final = [bytes([0x90 | 4 + fields]) + CHANGE_MARK for fields in 
 """The bytes before the topic id of a `PartitionChange`, by the number of fields behind the partition's number."""
 PACKED_BYTES_MAX: Final = 8 << 20
 """About how many bytes of records a task collects before it gives them away as rows."""
-_STARTS: Final = frozenset((*_CHANGE_STARTS, *PARTITION_STARTS))
+TOPIC_STARTS: Final = frozenset((*_CHANGE_STARTS, *PARTITION_STARTS))
+"""The bytes before the topic id of a new or changed partition: a record that begins so belongs to this topic, and to no other
+entity."""
 
 
 class Pack(NamedTuple):
@@ -74,7 +76,7 @@ class _Packer:
         return self._bytes >= PACKED_BYTES_MAX
 
     def add(self, key: EntityKey, offset: Offset, packed: bytes) -> None:
-        self._pack(parse_uuid(key[1]) if _is_topic(key) else entity_text(key)).add(offset, packed)
+        self._pack(parse_uuid(key[1]) if is_topic(key) else entity_text(key)).add(offset, packed)
         self._bytes += len(packed)
 
     def add_batch(self, batch: Batch) -> None:
@@ -85,7 +87,7 @@ class _Packer:
         """
         payload, packs = batch.payload, self._packs
         for offset, piece in enumerate(split_payload(payload, batch.record_count), batch.base_offset):
-            if piece[:ID_AT] in _STARTS:
+            if piece[:ID_AT] in TOPIC_STARTS:
                 topic_id = piece[ID_AT:NUMBER_AT]
                 sizes, offsets, together = packs.get(topic_id) or self._pack(topic_id)
                 sizes.append(len(piece))  # `Pack.add` would cost a third more, for each of millions of records
@@ -113,7 +115,8 @@ class _Packer:
         self._bytes = 0
 
 
-def _is_topic(key: EntityKey) -> bool:
+def is_topic(key: EntityKey) -> bool:
+    """Return True for the key of one topic."""
     return key[0] == EVERY_TOPIC[0] and key != EVERY_TOPIC
 
 

@@ -12,9 +12,10 @@ from snapshots.format import snapshot_name
 from snapshots.offline.compaction import base_of
 from snapshots.offline.history.folding.broker_history import ENTITIES, BrokerHistory, StepRecords
 from snapshots.offline.history.folding.steps import Marker, Step, Steps, dropped_by, open_at_end, steps_of
-from snapshots.offline.history.folding.task import EntityRow, Task, record_of, rows_of_task, steps_in
+from snapshots.offline.history.folding.task import Task, record_of, rows_of_task, steps_in
 from snapshots.offline.history.log_rows import BATCH, CONTROL, LOG_ROWS, MARKER, LogRow, rows_of, snapshot_rows
 from snapshots.offline.history.tables import BROKER_STATES, STATE, TABLES, Row
+from snapshots.offline.history.topic_packs import EntityRow
 from snapshots.offline.inputs import NodeLog, find_log
 from snapshots.offline.rows import FROM_SNAPSHOT, entity_of, entity_text
 from snapshots.offline.scan import FileRange, scan
@@ -39,8 +40,7 @@ def log_rows(log: NodeLog, since: Offset = 0) -> Iterator[LogRow]:
     for segment in log.segments_needed(since, log.durable_end):
         file = log.directory.open(segment.name)
         try:
-            for scanned in scan(file, FileRange(segment.name, 0, file.size(), None, None), log.durable_end):
-                yield from rows_of(scanned, since)
+            yield from rows_of(scan(file, FileRange(segment.name, 0, file.size(), None, None), log.durable_end), since)
         finally:
             file.close()
 

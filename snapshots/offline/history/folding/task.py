@@ -4,7 +4,7 @@ The input is sorted by entity, generation and offset, and all rows of an entity 
 
     generation -1    an open interval of an earlier run
     generation  0    a canonical record of the state from which the history goes on: a snapshot's, or the earlier run's
-    generation  1    a record of the log
+    generation  1    a record of the log, or a pack of a topic's records
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import NamedTuple, cast
 
 from metadata_log.format.codec import decode_record, encode_valid
-from metadata_log.format.ids import Epoch, Offset
+from metadata_log.format.ids import Offset
 from metadata_log.format.records import MetadataRecord
 from metadata_log.image.entity_key import EVERY_TOPIC
 from metadata_log.image.metadata_image import MetadataImage
@@ -25,24 +25,11 @@ from snapshots.offline.history.folding.timelines import BrokerTimeline, MinIsrTi
 from snapshots.offline.history.folding.topic_history import Packed, Timelines, TopicHistory
 from snapshots.offline.history.log_rows import FROM_TABLES
 from snapshots.offline.history.tables import CHANGES, COUNTS, STATE, Row
+from snapshots.offline.history.topic_packs import EntityRow
 from snapshots.offline.rows import FROM_LOG, FROM_SNAPSHOT, entity_of
 from snapshots.offline.shares.steps import Steps as RememberedSteps
 
 TOPIC = EVERY_TOPIC[0]
-
-
-class EntityRow(NamedTuple):
-    """One row of the input."""
-
-    entity: str
-    generation: int
-    offset: Offset
-    step: Offset
-    epoch: Epoch
-    time_ms: int
-    payload: bytes
-    principal: str | None
-    request_id: str | None
 
 
 class Task(NamedTuple):
@@ -110,7 +97,7 @@ def _topic_rows(
         history.load(_packed(group), open_rows, task.begin, goes_on=task.goes_on)
         generation, group = next(generations, (FROM_LOG, iter(())))
     assert generation == FROM_LOG
-    yield from _topic_steps(history, group, task)
+    yield from _topic_steps(history, (record for row in group for record in row.records()), task)
     for table, row in history.finish():
         yield table, row
         if table != COUNTS:
