@@ -12,15 +12,17 @@ ten times the fold. A file of pieces is Arrow's, and both sides read and write c
 A unit holds its rows in memory, so a week with many rows has several units, and its days several files.
 """
 
+import datetime as dt
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from snapshots.offline.history.tables import Row, schema_of_table
+from snapshots.offline.history.tables import DAY_AT, Values, schema_of_table
+from snapshots.offline.typed.arrow_schema import record_batch
 
 PIECES: Final = "_pieces"
 """The directory of the files of pieces, in the staging directory."""
@@ -52,9 +54,8 @@ class Unit(NamedTuple):
     """The file of each piece, and its number there."""
 
 
-def week_of(row: Row) -> int | None:
-    """Return the week of a row; None if it has no day yet."""
-    day = row.get("day")
+def week_of(day: dt.date | None) -> int | None:
+    """Return the week of a row, by its day; None if it has no day yet."""
     return None if day is None else day.toordinal() // DAYS
 
 
@@ -66,7 +67,8 @@ class PieceWriter:
     def __init__(self, staging: Path, attempt: int) -> None:
         self._directory = staging / PIECES
         self._attempt = attempt
-        self._waiting: defaultdict[tuple[str, int | None], list[Row]] = defaultdict(list)
+        self._waiting: defaultdict[tuple[str, dt.date | None], list[Values]] = defaultdict(list)
+        """The rows of each table and day."""
         self._waiting_rows = 0
         self._writers: dict[str, Any] = {}
         self._counts: defaultdict[str, int] = defaultdict(int)
@@ -79,8 +81,8 @@ class PieceWriter:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def add(self, table: str, row: Row) -> None:
-        self._waiting[table, week_of(row)].append(row)
+    def add(self, table: str, row: Values) -> None:
+        self._waiting[table, row[DAY_AT]].append(row)
         self._waiting_rows += 1
         if self._waiting_rows >= WAITING_ROWS_MAX:
             self._write()
@@ -92,9 +94,12 @@ class PieceWriter:
         return self._pieces
 
     def _write(self) -> None:
-        for (table, week), rows in self._waiting.items():
+        weeks: defaultdict[tuple[str, int | None], list[Values]] = defaultdict(list)
+        for (table, day), some in self._waiting.items():
+            weeks[table, week_of(day)] += some
+        for (table, week), rows in weeks.items():
             name = f"{table}-{self._attempt}.arrow"
-            self._writer(table, name).write_batch(batch_of(schema_of_table(table), rows))
+            self._writer(table, name).write_batch(record_batch(schema_of_table(table), rows))
             self._pieces.append(Piece(table, week, name, self._counts[table], len(rows)))
             self._counts[table] += 1
         self._waiting.clear()
@@ -106,12 +111,6 @@ class PieceWriter:
             file = pa.ipc.new_file(str(self._directory / name), schema_of_table(table), options=_OPTIONS)
             self._writers[table] = self._stack.enter_context(file)
         return self._writers[table]
-
-
-def batch_of(schema: pa.Schema, rows: Sequence[Row]) -> pa.RecordBatch:
-    """Return the rows as one RecordBatch."""
-    arrays = [pa.array([row.get(field.name) for row in rows], type=field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def units_of(pieces: Iterable[Piece]) -> Iterator[Unit]:

@@ -13,10 +13,13 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from metadata_log.format.ids import Offset
 from snapshots.offline.typed.arrow_schema import TIMESTAMP, list_of
 
 Row: TypeAlias = dict[str, Any]
 """A row of a table, by column; columns that are missing are null. Times are microseconds since 1970."""
+Values: TypeAlias = tuple[Any, ...]
+"""The values of a row, for all columns in the order of the table."""
 
 _NUMBERS: Final = list_of(pa.int64())
 _INTERVAL: Final[Mapping[str, pa.DataType]] = {
@@ -131,9 +134,30 @@ TABLES: Final[Mapping[str, Mapping[str, pa.DataType]]] = {
 STATE: Final = "_state"
 """The rows from which the next run goes on: canonical records, and open intervals. Not a table for users."""
 COUNTS: Final = "_counts"
-"""Topics and partitions that were created and removed on a day, of one task."""
+"""A day, and how many topics and partitions of one task were created and removed on it, in the order of COUNTED."""
+COUNTED: Final = ("topics_created", "topics_removed", "partitions_created", "partitions_removed")
+
+
+DAY_AT: Final = -1
+"""The place of `day`, which is the last column of each table."""
+_END_AT: Final = {
+    name: [*columns].index("to_offset" if "to_offset" in columns else "offset")
+    for name, columns in TABLES.items()
+    if name != GROWTH
+}
 
 
 def schema_of_table(name: str) -> pa.Schema:
     """Return the columns of one table."""
     return pa.schema([pa.field(column, kind) for column, kind in TABLES[name].items()])
+
+
+def values_of(table: str, row: Row) -> Values:
+    """Return the values of a row."""
+    return tuple(map(row.get, TABLES[table]))
+
+
+def end_of_row(table: str, values: Values) -> Offset | None:
+    """Return the offset at which an interval ended, or an event happened; None: the interval is open."""
+    end: Offset | None = values[_END_AT[table]]
+    return end

@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 
 from snapshots.offline.history.folding.task import Task, rows_of_task
 from snapshots.offline.history.output import OPEN_DAY
-from snapshots.offline.history.pieces import PieceReader, PieceWriter, Unit, batch_of
-from snapshots.offline.history.tables import COUNTS, STATE, TABLES, Row, schema_of_table
+from snapshots.offline.history.pieces import PieceReader, PieceWriter, Unit
+from snapshots.offline.history.tables import COUNTED, COUNTS, STATE, TABLES, Row, Values, schema_of_table
 from snapshots.offline.history.topic_packs import EntityRow
+from snapshots.offline.typed.arrow_schema import record_batch
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -49,7 +50,6 @@ STATE_SCHEMA: Final = pa.schema(
         pa.field("payload", pa.binary()),
     ]
 )
-COUNTED: Final = ("topics_created", "topics_removed", "partitions_created", "partitions_removed")
 
 
 def file_schema(table: str) -> pa.Schema:
@@ -88,10 +88,10 @@ class TaskPass:
                     _count(row, counts)
                 else:
                     pieces.add(table, row)
-            found: list[Row] = [piece._asdict() for piece in pieces.finish()]
-            found.append({"table": STATE, "rows": state.finish()})
-        found.append({"table": COUNTS, "counts": json.dumps(counts)})
-        yield batch_of(PASSED, found)
+            found: list[Values] = [(*piece, None) for piece in pieces.finish()]
+            found.append((STATE, None, None, None, state.finish(), None))
+        found.append((COUNTS, None, None, None, None, json.dumps(counts)))
+        yield record_batch(PASSED, found)
 
 
 def _task() -> tuple[int, int]:
@@ -113,10 +113,11 @@ def _entity_rows(batches: Batches) -> Iterator[EntityRow]:
         yield from map(EntityRow, *columns)
 
 
-def _count(row: Row, counts: Counter[str]) -> None:
+def _count(row: Values, counts: Counter[str]) -> None:
     """Add the counts of a day, under names such as `2026-11-24 topics_created`."""
-    for name in COUNTED:
-        counts[f"{row['date'].isoformat()} {name}"] += row.get(name) or 0
+    day, *numbers = row
+    for name, number in zip(COUNTED, numbers, strict=True):
+        counts[f"{day.isoformat()} {name}"] += number
 
 
 class _StateWriter:
@@ -128,7 +129,7 @@ class _StateWriter:
         self._path = directory / f"run-{run}-{number:05d}.parquet"
         self._unfinished = _unfinished(self._path)
         self._writer = pq.ParquetWriter(self._unfinished, STATE_SCHEMA)
-        self._waiting: list[Row] = []
+        self._waiting: list[Values] = []
         self._rows = 0
 
     def __enter__(self) -> "_StateWriter":
@@ -137,7 +138,7 @@ class _StateWriter:
     def __exit__(self, *error: object) -> None:
         self._writer.close()
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Values) -> None:
         self._waiting.append(row)
         if len(self._waiting) >= _STATE_ROWS:
             self._write()
@@ -150,7 +151,7 @@ class _StateWriter:
         return self._rows
 
     def _write(self) -> None:
-        self._writer.write_batch(batch_of(STATE_SCHEMA, self._waiting))
+        self._writer.write_batch(record_batch(STATE_SCHEMA, self._waiting))
         self._rows += len(self._waiting)
         self._waiting = []
 
@@ -163,7 +164,7 @@ class TaskMerge:
         self._run = run
 
     def __call__(self, batches: Batches) -> Batches:
-        found: list[Row] = []
+        found: list[Values] = []
         with PieceReader(self._staging) as reader:
             for batch in batches:
                 for number, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
@@ -171,10 +172,8 @@ class TaskMerge:
                     rows = reader.rows_of(unit)
                     self._write(unit.table, number, rows)
                     is_open = unit.week is None
-                    found.append(
-                        {"table": unit.table, "final": 0 if is_open else rows.num_rows, "open": rows.num_rows * is_open}
-                    )
-        yield batch_of(WRITTEN, found)
+                    found.append((unit.table, 0, rows.num_rows) if is_open else (unit.table, rows.num_rows, 0))
+        yield record_batch(WRITTEN, found)
 
     def _write(self, table: str, number: int, rows: pa.Table) -> None:
         """Write the rows, which are sorted by day."""

@@ -64,15 +64,16 @@ def local_history(path: Path, last: LocalHistory | None = None, until: Offset = 
     broker_rows = list(_broker_rows(brokers, rows, begin, last, steps))
     every_topic = tuple(row for row in entities if row.entity == entity_text(EVERY_TOPIC))
     task = Task(steps, begin, last is not None, *brokers.timelines(), every_topic, frozenset(TABLES), 0)
-    tables: dict[str, list[Row]] = {table: [] for table in (*TABLES, STATE, "_counts")}
-    for table, row in rows_of_task(rows, task):
-        tables[table].append(row)
+    tables: dict[str, list[Row]] = {table: [] for table in TABLES}
+    state: list[EntityRow] = []
+    for table, values in rows_of_task(rows, task):
+        if table == STATE:
+            entity, generation, offset, payload = values
+            state.append(EntityRow(entity, generation, offset, 0, 0, 0, payload, None, None))
+        elif table in TABLES:
+            tables[table].append(dict(zip(TABLES[table], values, strict=True)))
     tables[BROKER_STATES] = [*broker_rows, *brokers.open.values()]
-    state = tuple(
-        EntityRow(row["entity"], row["generation"], row["offset"], 0, 0, 0, row["payload"], None, None)
-        for row in tables.pop(STATE)
-    )
-    return LocalHistory(tables, end, state, tuple(brokers.open.values()))
+    return LocalHistory(tables, end, tuple(state), tuple(brokers.open.values()))
 
 
 def _broker_rows(

@@ -7,14 +7,15 @@ import pytest
 
 from snapshots.offline.history import pieces
 from snapshots.offline.history.pieces import Piece, PieceReader, PieceWriter, units_of
-from snapshots.offline.history.tables import ISR_CHANGES, Row
+from snapshots.offline.history.tables import ISR_CHANGES, Values, values_of
 
 MONDAY = dt.date(2026, 11, 23)
 
 
-def change(offset: int, days: int | None) -> Row:
+def change(offset: int, days: int | None) -> Values:
     day = None if days is None else MONDAY + dt.timedelta(days=days)
-    return {"offset": offset, "topic": "orders", "topic_id": "A", "partition": 0, "before": [1, 2], "day": day}
+    row = {"offset": offset, "topic": "orders", "topic_id": "A", "partition": 0, "before": [1, 2], "day": day}
+    return values_of(ISR_CHANGES, row)
 
 
 def test_the_pieces_of_all_tasks_are_merged_by_day_and_offset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

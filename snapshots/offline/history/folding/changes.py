@@ -31,9 +31,9 @@ from metadata_log.format.records import (
 )
 from metadata_log.image.canonical_order import OrderKey
 from metadata_log.image.entity_key import EntityKey
-from snapshots.offline.history.folding.intervals import event
+from snapshots.offline.history.folding.intervals import moment
 from snapshots.offline.history.folding.steps import Step
-from snapshots.offline.history.tables import Row
+from snapshots.offline.history.tables import Values
 
 TEXT_BYTES_MAX: Final = 1_000
 """Maximum size of an entity's value in a row."""
@@ -113,7 +113,15 @@ def _text(value: Any) -> str | None:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def changes_between(key: EntityKey, before: Records, after: Records, step: Step, topic: str = "") -> Iterator[Row]:
+def change(
+    step: Step, action: str, kind: str, name: str, field: str | None, old: str | None, new: str | None
+) -> Values:
+    """Return a row of `changes`."""
+    time, day = moment(step.time_ms)
+    return (step.offset, time, action, kind, name, field, old, new, step.principal, step.request_id, day)
+
+
+def changes_between(key: EntityKey, before: Records, after: Records, step: Step, topic: str = "") -> Iterator[Values]:
     """Return the rows of a step that made `after` of the records `before`, in canonical order."""
     for order in sorted({*before, *after}):
         old, new = before.get(order), after.get(order)
@@ -123,7 +131,7 @@ def changes_between(key: EntityKey, before: Records, after: Records, step: Step,
 
 def record_changes(
     key: EntityKey, old: MetadataRecord | None, new: MetadataRecord | None, step: Step, topic: str = ""
-) -> Iterator[Row]:
+) -> Iterator[Values]:
     """Return the rows of one record that a step created, changed or removed."""
     if old != new:
         yield from _rows(key, old, new, step, topic)
@@ -136,25 +144,18 @@ def field_text(cls: type[tuple[Any, ...]], name: str, value: object) -> str | No
 
 def _rows(
     key: EntityKey, old: MetadataRecord | None, new: MetadataRecord | None, step: Step, topic: str
-) -> Iterator[Row]:
+) -> Iterator[Values]:
     was = None if old is None else described(key, old, topic)
     now = None if new is None else described(key, new, topic)
     one = now or was
     assert one is not None
     action = "created" if was is None else "removed" if now is None else "changed"
-    common = {
-        "action": action,
-        "kind": one.kind,
-        "name": one.name,
-        "principal": step.principal,
-        "request_id": step.request_id,
-    }
     if not one.is_value and (was is None or now is None):
-        yield event(step, **common, field=None, old=_whole(was), new=_whole(now))
+        yield change(step, action, one.kind, one.name, None, _whole(was), _whole(now))
         return
     olds, news = {} if was is None else was.fields, {} if now is None else now.fields
     for name in _differing(olds, news):
-        yield event(step, **common, field=name, old=olds.get(name), new=news.get(name))
+        yield change(step, action, one.kind, one.name, name, olds.get(name), news.get(name))
 
 
 def _whole(one: Described | None) -> str | None:

@@ -12,7 +12,7 @@ from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, NOWHERE, MetadataImage
 from snapshots.offline.history.folding.changes import changes_between
 from snapshots.offline.history.folding.steps import Step
-from snapshots.offline.history.tables import Row
+from snapshots.offline.history.tables import Values
 
 Placed = tuple[Offset, MetadataRecord]
 
@@ -29,7 +29,7 @@ class EntityHistory:
         """Begin with these canonical records."""
         self._apply(records)
 
-    def step(self, step: Step, records: Iterable[Placed]) -> Iterator[Row]:
+    def step(self, step: Step, records: Iterable[Placed]) -> Iterator[Values]:
         """Apply the records of one step; return the rows of `changes`."""
         before = self._records
         self._apply(records)

@@ -16,12 +16,12 @@ _FIRST_DAY: Final = dt.date(1970, 1, 1)
 
 def day_of(time_ms: int) -> dt.date:
     """Return the day (UTC) of a time."""
-    return _moment(time_ms)[1]
+    return moment(time_ms)[1]
 
 
 @lru_cache(1_000)
-def _moment(time_ms: int) -> tuple[int, dt.date]:
-    """Return a time in microseconds, and its day. A step has many rows."""
+def moment(time_ms: int) -> tuple[int, dt.date]:
+    """Return a time in microseconds, and its day. Remembered, because a step has many rows."""
     time = time_us(time_ms)
     return time, _FIRST_DAY + dt.timedelta(days=time // _DAY_US)
 
@@ -37,14 +37,14 @@ def opened(step: Step, *, began_before: bool, **columns: Any) -> Row:
     return {
         **columns,
         "from_offset": step.offset,
-        "from_time": _moment(step.time_ms)[0],
+        "from_time": moment(step.time_ms)[0],
         "began_before": began_before,
     }
 
 
 def closed(row: Row, step: Step, **columns: Any) -> Row:
     """Return the interval with its end."""
-    to_time, day = _moment(step.time_ms)
+    to_time, day = moment(step.time_ms)
     return {
         **row,
         **columns,
@@ -57,7 +57,7 @@ def closed(row: Row, step: Step, **columns: Any) -> Row:
 
 def event(step: Step, **columns: Any) -> Row:
     """Return an event at `step`."""
-    time, day = _moment(step.time_ms)
+    time, day = moment(step.time_ms)
     return {**columns, "offset": step.offset, "time": time, "day": day}
 
 

@@ -28,13 +28,8 @@ class FieldMove(NamedTuple):
     new: str | None
 
 
-class IsrMove(NamedTuple):
-    """The ISR before and after."""
-
-    before: list[int]
-    after: list[int]
-    left: list[int]
-    joined: list[int]
+IsrMove = tuple[list[int], list[int], list[int], list[int]]
+"""The ISR before and after, and the members that left and joined."""
 
 
 class Move(NamedTuple):
@@ -57,7 +52,7 @@ def move_between(old: Shape, new: Shape) -> Move:
     isr = None
     if set(before) != set(after):
         left = [each for each in before if each not in after]
-        isr = IsrMove([*before], [*after], left, [each for each in after if each not in before])
+        isr = [*before], [*after], left, [each for each in after if each not in before]
     return Move(tuple(fields), isr)
 
 

@@ -22,9 +22,9 @@ from snapshots.offline.history.folding.entity_history import EntityHistory
 from snapshots.offline.history.folding.intervals import pack_row, unpack_row
 from snapshots.offline.history.folding.steps import Step, Steps
 from snapshots.offline.history.folding.timelines import BrokerTimeline, MinIsrTimeline
-from snapshots.offline.history.folding.topic_history import Packed, Timelines, TopicHistory
+from snapshots.offline.history.folding.topic_history import OpenRow, Packed, Timelines, TopicHistory
 from snapshots.offline.history.log_rows import FROM_TABLES
-from snapshots.offline.history.tables import CHANGES, COUNTS, STATE, Row
+from snapshots.offline.history.tables import CHANGES, COUNTED, COUNTS, STATE, Values, end_of_row, values_of
 from snapshots.offline.history.topic_packs import EntityRow
 from snapshots.offline.rows import FROM_LOG, FROM_SNAPSHOT, entity_of
 from snapshots.offline.shares.steps import Steps as RememberedSteps
@@ -50,7 +50,7 @@ class Task(NamedTuple):
     """Intervals with an end at or below, and events there, are left out."""
 
 
-def rows_of_task(rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Row]]:
+def rows_of_task(rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Values]]:
     """Return the rows of all tables, each with the name of its table, for the entities of one task."""
     remembered = RememberedSteps()
     for entity, group in groupby(rows, key=attrgetter("entity")):
@@ -62,16 +62,18 @@ def rows_of_task(rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, R
         else:
             made = _entity_rows(entity, group, task)
         for table, row in made:
-            if table in (STATE, COUNTS) or (table in task.tables and _is_wanted(row, task)):
+            if table in (STATE, COUNTS) or (table in task.tables and _is_wanted(table, row, task)):
                 yield table, row
 
 
-def _is_wanted(row: Row, task: Task) -> bool:
-    ended = row.get("to_offset", row.get("offset"))
-    return ended is None or ended > task.since
+def _is_wanted(table: str, row: Values, task: Task) -> bool:
+    if not task.since:
+        return True
+    end = end_of_row(table, row)
+    return end is None or end > task.since
 
 
-def _entity_rows(entity: str, rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Row]]:
+def _entity_rows(entity: str, rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Values]]:
     history = EntityHistory(entity_of(entity))
     for generation, group in groupby(rows, key=lambda row: row.generation):
         if generation == FROM_SNAPSHOT:
@@ -85,11 +87,11 @@ def _entity_rows(entity: str, rows: Iterable[EntityRow], task: Task) -> Iterator
 
 def _topic_rows(
     entity: str, rows: Iterable[EntityRow], task: Task, remembered: RememberedSteps
-) -> Iterator[tuple[str, Row]]:
+) -> Iterator[tuple[str, Values]]:
     history = TopicHistory(entity_of(entity), Timelines(task.brokers, task.min_isr), remembered)
     generations = groupby(rows, key=lambda row: row.generation)
     generation, group = next(generations, (FROM_LOG, iter(())))
-    open_rows: list[tuple[str, Row]] = []
+    open_rows: list[OpenRow] = []
     if generation == FROM_TABLES:
         open_rows = [unpack_row(row.payload) for row in group]
         generation, group = next(generations, (FROM_LOG, iter(())))
@@ -99,13 +101,14 @@ def _topic_rows(
     assert generation == FROM_LOG
     yield from _topic_steps(history, (record for row in group for record in row.records()), task)
     for table, row in history.finish():
-        yield table, row
-        if table != COUNTS:
-            yield STATE, {"entity": entity, "generation": FROM_TABLES, "offset": 0, "payload": pack_row(table, row)}
+        yield table, values_of(table, row)
+        yield STATE, (entity, FROM_TABLES, 0, pack_row(table, row))
+    for day, counts in history.counts.items():
+        yield COUNTS, (day, *(counts[name] for name in COUNTED))
     yield from _state(entity, history.image())
 
 
-def _topic_steps(history: TopicHistory, rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Row]]:
+def _topic_steps(history: TopicHistory, rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Values]]:
     """Run the topic's own steps, and between them the steps of configs. A new topic tells its name at the first step."""
     is_known = history.topic is not None
     waiting = _configs(history, task.begin.offset)
@@ -160,6 +163,6 @@ def record_of(row: EntityRow) -> MetadataRecord:
     return cast(MetadataRecord, decode_record(row.payload))
 
 
-def _state(entity: str, image: MetadataImage) -> Iterator[tuple[str, Row]]:
+def _state(entity: str, image: MetadataImage) -> Iterator[tuple[str, Values]]:
     for place, record in enumerate(image.canonical_records()):
-        yield STATE, {"entity": entity, "generation": FROM_SNAPSHOT, "offset": place, "payload": encode_valid(record)}
+        yield STATE, (entity, FROM_SNAPSHOT, place, encode_valid(record))

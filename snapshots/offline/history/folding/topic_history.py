@@ -34,18 +34,29 @@ from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, NOWHERE, MetadataImage
 from metadata_log.image.topic_image import TopicImage
 from snapshots.offline.history.folding import conditions
-from snapshots.offline.history.folding.changes import record_changes
-from snapshots.offline.history.folding.intervals import closed, day_of, event, opened
+from snapshots.offline.history.folding.changes import change, record_changes
+from snapshots.offline.history.folding.intervals import closed, day_of, moment, opened
 from snapshots.offline.history.folding.moves import conditions_in, move_between
 from snapshots.offline.history.folding.steps import Step
 from snapshots.offline.history.folding.timelines import BrokerTimeline, MinIsrTimeline
-from snapshots.offline.history.tables import CHANGES, COUNTS, ISR_CHANGES, LEADERSHIP, PARTITION_CONDITIONS, Row
+from snapshots.offline.history.tables import (
+    CHANGES,
+    ISR_CHANGES,
+    LEADERSHIP,
+    PARTITION_CONDITIONS,
+    Row,
+    Values,
+    values_of,
+)
 from snapshots.offline.shares.steps import Shape, place_of
 from snapshots.offline.shares.steps import Steps as RememberedSteps
 
 Packed = tuple[Offset, bytes]
 """The offset and the bytes of a record."""
-TableRow = tuple[str, Row]
+OpenRow = tuple[str, Row]
+"""A table, and an interval of it that is open."""
+TableRow = tuple[str, Values]
+"""A table, and a row of it."""
 
 
 class Timelines(NamedTuple):
@@ -80,7 +91,8 @@ class TopicHistory:
         self._leaderships: dict[int, Row] = {}
         self._conditions: dict[int, dict[str, Row]] = {}
         self._known_min_isr: int | None = None
-        self._counts: dict[date, Counter[str]] = {}
+        self.counts: dict[date, Counter[str]] = {}
+        """How many topics and partitions were created and removed, of each day."""
         self._rows: list[TableRow] = []
         """The rows of the current step."""
 
@@ -89,7 +101,7 @@ class TopicHistory:
         """The topic, as at the last step that made an image; None: it does not exist."""
         return self._topic
 
-    def load(self, records: Iterable[Packed], open_rows: Iterable[TableRow], begin: Step, *, goes_on: bool) -> None:
+    def load(self, records: Iterable[Packed], open_rows: Iterable[OpenRow], begin: Step, *, goes_on: bool) -> None:
         """Begin with the state at `begin`. `goes_on`: the tables of an earlier run end there, with these open intervals."""
         self._replay(records)
         for table, row in open_rows:
@@ -123,15 +135,13 @@ class TopicHistory:
             self._any(records, step)
         return self._rows
 
-    def finish(self) -> Iterator[TableRow]:
-        """Return the open intervals, and the counts of the days."""
+    def finish(self) -> Iterator[OpenRow]:
+        """Return the open intervals."""
         for row in self._leaderships.values():
             yield LEADERSHIP, row
         for some in self._conditions.values():
             for row in some.values():
                 yield PARTITION_CONDITIONS, row
-        for day, counts in self._counts.items():
-            yield COUNTS, {"date": day, **counts}
 
     def image(self) -> MetadataImage:
         """Return the image after the last step."""
@@ -241,9 +251,10 @@ class TopicHistory:
         self._rows += ((CHANGES, row) for row in record_changes(self._key, topic.record, None, step, topic.name))
         for row in self._leaderships.values():
             ended = closed(row, step, end_reason=conditions.TOPIC_REMOVED, next_leader=None, principal=step.principal)
-            self._rows.append((LEADERSHIP, ended))
+            self._end(LEADERSHIP, ended)
         for some in self._conditions.values():
-            self._rows += ((PARTITION_CONDITIONS, closed(row, step)) for row in some.values())
+            for row in some.values():
+                self._end(PARTITION_CONDITIONS, closed(row, step))
         self._leaderships.clear()
         self._conditions.clear()
 
@@ -255,16 +266,12 @@ class TopicHistory:
         move = move_between(old.shape, new.shape)
         name = f"{topic.name}-{number}"
         for field, was, now in move.fields or _epochs_between(old, new):
-            row = event(
-                step, action="changed", kind="partition", name=name, field=field, old=was, new=now,
-                principal=step.principal, request_id=step.request_id,
-            )  # fmt: skip
-            self._rows.append((CHANGES, row))
+            self._rows.append((CHANGES, change(step, "changed", "partition", name, field, was, now)))
         if move.isr is not None:
+            time, day = moment(step.time_ms)
             leader = conditions.shown_leader(new.shape.leader)
-            named = self._named(topic, number)
-            row = event(step, **named, leader=leader, leader_epoch=new.leader_epoch, **move.isr._asdict())
-            self._rows.append((ISR_CHANGES, row))
+            partition = (topic.name, self._key[1], number, leader, new.leader_epoch)
+            self._rows.append((ISR_CHANGES, (step.offset, time, *partition, *move.isr, day)))
         if (old.shape.leader, old.leader_epoch) != (new.shape.leader, new.leader_epoch):
             self._lead(topic, number, old, new, step)
         self._judge(topic, number, new.shape, step, last_leader=old.shape.leader)
@@ -276,7 +283,7 @@ class TopicHistory:
             end_reason=conditions.end_reason(old.shape.state, new.shape.state, step, self._brokers),
             next_leader=conditions.shown_leader(new.shape.leader),
         )  # fmt: skip
-        self._rows.append((LEADERSHIP, ended))
+        self._end(LEADERSHIP, ended)
         self._leaderships[number] = self._leadership(topic, number, new, step, began_before=False)
 
     def _named(self, topic: TopicImage, number: int) -> Row:
@@ -317,7 +324,10 @@ class TopicHistory:
                 row = self._condition(topic, number, condition, shape.state, step, last_leader, began_before=False)
                 known[condition] = row
             elif condition not in holds and condition in known:
-                self._rows.append((PARTITION_CONDITIONS, closed(known.pop(condition), step)))
+                self._end(PARTITION_CONDITIONS, closed(known.pop(condition), step))
+
+    def _end(self, table: str, row: Row) -> None:
+        self._rows.append((table, values_of(table, row)))
 
     def _count(self, step: Step, before: TopicImage | None, after: TopicImage | None) -> None:
         if (before is None) is not (after is None):
@@ -327,7 +337,7 @@ class TopicHistory:
             self._counted(step)["partitions_created" if more > 0 else "partitions_removed"] += abs(more)
 
     def _counted(self, step: Step) -> Counter[str]:
-        return self._counts.setdefault(day_of(step.time_ms), Counter())
+        return self.counts.setdefault(day_of(step.time_ms), Counter())
 
 
 def _epochs_between(old: _Part, new: _Part) -> Iterator[tuple[str, str, str]]:
