@@ -17,6 +17,7 @@ from datetime import date
 from typing import NamedTuple, cast
 
 from metadata_log.format.codec import decode_record
+from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import NO_LEADER, Offset, parse_uuid
 from metadata_log.format.partition_bytes import CHANGE_MARK, ID_AT, NUMBER_AT, NUMBER_SIZES, pack
 from metadata_log.format.partition_state import (
@@ -154,7 +155,7 @@ class TopicHistory:
         delta = MetadataDelta(self.image(), kind=DeltaKind.FOLDING)
         before = self._topic
         for offset, packed in records:
-            delta.replay(cast(MetadataRecord, decode_record(packed)), offset)
+            delta.replay(_decoded(packed, offset), offset)
         self._finish(delta)
         return before, delta.changed.partitions.get(self._topic_id, set())
 
@@ -187,7 +188,7 @@ class TopicHistory:
 
     def _move_anew(self, topic: TopicImage, packed: bytes, offset: Offset, olds: dict[bytes, _Part]) -> None:
         """Apply a change whose bytes are new to the shape of its partition."""
-        record = cast(PartitionChange, decode_record(packed))
+        record = cast(PartitionChange, _decoded(packed, offset))
         number = pack(record.partition)
         key = record.topic_id + number
         entry = self._remembered.now.get(key) or self._remembered.open(self._delta, key)
@@ -338,6 +339,14 @@ class TopicHistory:
 
     def _counted(self, step: Step) -> Counter[str]:
         return self.counts.setdefault(day_of(step.time_ms), Counter())
+
+
+def _decoded(packed: bytes, offset: Offset) -> MetadataRecord:
+    """Decode a record of a topic. The task that read the log has seen its type and version, and maybe nothing else."""
+    try:
+        return cast(MetadataRecord, decode_record(packed))
+    except LogFormatError as e:
+        raise LogFormatError(f"the record at offset {offset}: {e}") from e
 
 
 def _epochs_between(old: _Part, new: _Part) -> Iterator[tuple[str, str, str]]:
