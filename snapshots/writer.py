@@ -38,14 +38,19 @@ def image_writer(directory: Directory, meta: SnapshotMeta, image: MetadataImage)
 
 
 def write_records(
-    directory: Directory, meta: SnapshotMeta, records: Iterable[MetadataRecord | PartitionRun]
+    directory: Directory,
+    meta: SnapshotMeta,
+    records: Iterable[MetadataRecord | PartitionRun],
+    *,
+    replaces: bool = False,
 ) -> SnapshotInfo:
-    """Write the snapshot of these canonical records. Do nothing if a snapshot with this end exists.
+    """Write the snapshot of these canonical records. If a snapshot with this end exists, do nothing, or with `replaces` put the
+    new file in its place when it is whole.
 
     Raises:
         OSError, FlushFailed: the disk failed; a `.part` file may remain, which the next start removes.
     """
-    return SnapshotWriter(directory, meta, records).run()
+    return SnapshotWriter(directory, meta, records, replaces=replaces).run()
 
 
 class SnapshotWriter:
@@ -61,8 +66,11 @@ class SnapshotWriter:
         meta: SnapshotMeta,
         records: Iterable[MetadataRecord | PartitionRun],
         digest: bytes | None = None,
+        *,
+        replaces: bool = False,
     ) -> None:
         self._directory = directory
+        self._replaces = replaces
         self._meta = meta
         self._steps = snapshot_steps(meta, records, digest)
         self._file: File | None = None
@@ -81,8 +89,8 @@ class SnapshotWriter:
             self.close()
 
     def begin(self) -> None:
-        """Open the `.part` file, unless a snapshot with this end exists."""
-        if not self._directory.exists(snapshot_name(self._meta.end)):
+        """Open the `.part` file, unless a snapshot with this end exists that is not replaced."""
+        if self._replaces or not self._directory.exists(snapshot_name(self._meta.end)):
             self._file = self._directory.open(part_name(self._meta.end), create=True)
             self._file.truncate(0)
 

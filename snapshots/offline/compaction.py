@@ -268,10 +268,8 @@ def _write_into(
     written: Directory, log: NodeLog, canonical: "DataFrame", meta: SnapshotMeta, out_dir: str
 ) -> Compacted:
     name = snapshot_name(meta.end)
-    if written.exists(name):
-        written.remove(name)  # the file of an earlier run: this run proves its own bytes
     if not canonical.mapInArrow(_Writer(out_dir, meta), spark_schema(WRITTEN)).collect():
-        write_records(written, meta, ())  # without records to fold Spark runs no task
+        write_records(written, meta, (), replaces=True)  # without records to fold Spark runs no task
     contents = read_snapshot(written, meta.end)
     size, is_same = _compare(written.open(name), log, meta.end)
     return Compacted(
@@ -320,5 +318,6 @@ class _Writer:
                     count += 1
                     yield cast(MetadataRecord, decode_records(payload, 1)[0])
 
-        info = write_records(writable(self._out_dir), self._meta, records())
+        # A file of an earlier run stays until the new one is whole: each run proves its own bytes.
+        info = write_records(writable(self._out_dir), self._meta, records(), replaces=True)
         yield record_batch(arrow_schema(WRITTEN), [(snapshot_name(info.end), info.size, count)])

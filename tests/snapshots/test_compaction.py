@@ -101,7 +101,7 @@ def test_any_batch_boundary_will_do_and_a_place_inside_one_will_not(spark: "Spar
 
 
 def test_no_directory_of_a_node_is_written(spark: "SparkSession", tmp_path: Path) -> None:
-    """By any name. A file of an earlier run is removed, and here it would be the node's own snapshot."""
+    """By any name. A file of an earlier run is replaced, and here it would be the node's own snapshot."""
     node = Node(tmp_path / "node", 3).live(10)
     first, second, _ = copies(node, tmp_path)
     for path in (first / "@metadata", f"file://{first}/@metadata", second / "@metadata", first / "new"):

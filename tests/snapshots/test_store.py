@@ -8,8 +8,9 @@ from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.ids import OffsetAndEpoch
 from snapshots.format import SnapshotCorrupt, part_name, snapshot_name
 from snapshots.policy import RetentionPolicy
-from snapshots.reader import read_runs
+from snapshots.reader import read_runs, read_snapshot
 from snapshots.store import PositionOutOfRange, SnapshotNotFound, SnapshotStore, genesis
+from snapshots.writer import write_records
 from tests.sim.world.disk import MemoryDirectory, PowerCut
 from tests.snapshots.images import VOTERS, image_at, meta_of, records_in
 
@@ -131,6 +132,26 @@ def test_writing_the_same_snapshot_again_changes_nothing() -> None:
     before = disk.read(snapshot_name(end), 1 << 24)
     assert write(store, 40) == end
     assert disk.read(snapshot_name(end), 1 << 24) == before
+
+
+def test_a_replaced_snapshot_stays_until_the_new_one_is_whole() -> None:
+    """A compaction replaces the file of an earlier run. After any power cut a whole file has the name: the old or the new one."""
+    old, new = image_at(40, seed=1), image_at(40, seed=2)
+    met = set()
+    for operation in range(1, 9):
+        disk = MemoryDirectory("/d")
+        write_records(disk, meta_of(old), old.canonical_records())
+        disk.cut_power_after(operation)
+        finished = True
+        try:
+            write_records(disk, meta_of(new), new.canonical_records(), replaces=True)
+        except PowerCut:
+            finished = False
+        disk = disk.crash(random.Random(operation))
+        digest = read_snapshot(disk, OffsetAndEpoch(40, 1)).digest
+        assert digest in ((new.digest_bytes,) if finished else (old.digest_bytes, new.digest_bytes))
+        met.add((finished, digest))
+    assert {(False, old.digest_bytes), (True, new.digest_bytes)} <= met
 
 
 def test_parts_that_a_crash_left_are_discarded_and_those_being_written_are_not() -> None:
