@@ -80,6 +80,10 @@ def _archive_in(directory: Path) -> Path:
     for place in (directory / _METADATA / ARCHIVE_NAME, directory / ARCHIVE_NAME):
         if place.is_dir():
             return place
+    if directory.name != _METADATA and not (directory / _METADATA).is_dir():
+        raise click.UsageError(
+            f"{directory} is no directory of a node: it has no {_METADATA}; name the node's data directory"
+        )
     raise click.UsageError(
         f"{directory} has no {ARCHIVE_NAME} directory: the node has archived nothing yet, or keeps none"
     )

@@ -14,6 +14,7 @@ from snapshots.offline.commands import running
 from snapshots.offline.commands.shared import Failed
 from snapshots.offline.dump_source import place_of
 from snapshots.offline.kafka.log_files import is_kafka
+from snapshots.offline.progress import shown_progress
 
 if TYPE_CHECKING:
     from snapshots.offline.audit.result import AuditResult
@@ -49,8 +50,10 @@ def as_own_logs(
         from snapshots.offline.kafka_audit.transcribing import CannotProve, transcribe
     with tempfile.TemporaryDirectory(prefix="metaquorum-kafka-") as scratch:
         try:
-            audited = audit_kafka(kafkas) if with_audit else None
-            proof = transcribe(kafkas, RealDirectory(Path(scratch) / "log"), uncommitted=uncommitted)
+            with shown_progress() as step:
+                audited = audit_kafka(kafkas, step) if with_audit else None
+                step("transcribing the log of Kafka")
+                proof = transcribe(kafkas, RealDirectory(Path(scratch) / "log"), uncommitted=uncommitted)
         except CannotProve as e:
             raise Failed(str(e)) from None
         except (LogFormatError, OSError) as e:

@@ -14,6 +14,7 @@ from snapshots.offline.commands.shared import (
     common_options,
     format_option,
     outside_of_nodes,
+    refuse_strange_tables,
     refuse_unwritable,
     spark_options,
 )
@@ -48,6 +49,8 @@ def report(
     The exit code is 10 if the audit has errors.
     """
     refuse_unwritable(report)
+    with running.needing("spark"):
+        refuse_strange_tables(history_dir)
     with (
         as_own_logs(directories, log_format, uncommitted=uncommitted, with_audit=True) as logs,
         running.session(master, shuffle_partitions, logs.paths) as (spark, step),

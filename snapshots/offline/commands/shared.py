@@ -83,6 +83,20 @@ def outside_of_nodes(context: click.Context, parameter: click.Parameter, value: 
     return value
 
 
+def refuse_strange_tables(out_dir: str | None) -> None:
+    """Refuse a directory where no history can be made or continued, before Spark starts."""
+    from snapshots.offline.history.output import HistoryRefused, place_of, read_baseline
+
+    if out_dir is None:
+        return
+    try:
+        read_baseline(place_of(out_dir))
+    except HistoryRefused as e:
+        raise Failed(str(e)) from None
+    except OSError as e:
+        raise Failed(f"{out_dir} cannot be read: {e}. Nothing was written") from None
+
+
 class Failed(click.ClickException):
     """The job failed: one line, exit code 1."""
 

@@ -183,6 +183,7 @@ def test_damage_is_refused_before_spark_starts(tmp_path: Path) -> None:
     words = ["history", str(node), "--out", str(tmp_path / "tables"), "--uncommitted"]
     result = CliRunner().invoke(cli.main, words)
     assert result.exit_code == 1
+    assert "quorum-offline: transcribing the log of Kafka" in result.stderr
     assert f"{0:020}.log" in result.stderr and "`quorum-offline audit` lists all that is wrong" in result.stderr
     assert not (tmp_path / "tables").exists()
 

@@ -4,7 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from snapshots.offline.__main__ import main
+from snapshots.offline.commands import running
 from snapshots.offline.compaction import CannotCompact, compact
 from snapshots.offline.history.output import HistoryRefused
 from snapshots.offline.history.run import make_history
@@ -32,3 +35,21 @@ def test_results_in_the_directory_of_a_node_are_refused(node: Path, tmp_path: Pa
     assert sorted(tmp_path.rglob("*")) == before
     assert not lies_in(str(tmp_path / "node-2"), find_log(str(node)))
     assert not lies_in("s3://bucket/node", find_log(str(node)))
+
+
+@pytest.mark.parametrize("words", [["history", "--out"], ["report", "--out", "page.html", "--history"]])
+def test_a_directory_with_other_files_is_refused_before_spark_starts(
+    words: list[str], node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def session(*_: object) -> object:
+        raise AssertionError("Spark would start")
+
+    monkeypatch.setattr(running, "session", session)
+    monkeypatch.chdir(tmp_path)
+    other = tmp_path / "photos"
+    other.mkdir()
+    (other / "beach.jpg").touch()
+    result = CliRunner().invoke(main, [words[0], str(node), *words[1:], str(other)])
+    assert result.exit_code == 1
+    assert f"{other} has files that no history has, such as beach.jpg; choose another directory" in result.stderr
+    assert [path.name for path in other.iterdir()] == ["beach.jpg"]

@@ -326,4 +326,7 @@ def test_the_command_merges_and_says_what_stays(tmp_path: Path) -> None:
     ran = CliRunner().invoke(main, ["archive", "merge", str(metadata), "--keep", "1"])
     assert ran.exit_code == 0 and "nothing to merge" in ran.stdout
     ran = CliRunner().invoke(main, ["archive", "merge", str(tmp_path)])
-    assert ran.exit_code == 2 and "has no archive directory" in ran.stderr
+    assert ran.exit_code == 2 and "is no directory of a node: it has no @metadata" in ran.stderr
+    (tmp_path / "new" / "@metadata").mkdir(parents=True)
+    ran = CliRunner().invoke(main, ["archive", "merge", str(tmp_path / "new")])
+    assert ran.exit_code == 2 and "has no archive directory: the node has archived nothing yet" in ran.stderr
