@@ -27,6 +27,7 @@ from snapshots.offline.history.begin import (
     reaching_back,
     since_of,
 )
+from snapshots.offline.history.elections import election_rows
 from snapshots.offline.history.folding.broker_history import BrokerHistory
 from snapshots.offline.history.folding.steps import Steps, steps_of
 from snapshots.offline.history.folding.task import Task
@@ -179,7 +180,7 @@ def _make(spark: "SparkSession", run: _Run, out: Path, node: str, progress: Prog
     staging = prepare(out, begin.run - 1)
     written, counts, state_rows = engine.large_pass(spark, input_rows, task, staging, begin.run)
     progress("elections and growth")
-    elections, election = survey.election_rows(
+    elections, election = election_rows(
         run.small, run.rows, begin.step, end.step.offset, None if last is None else last.election
     )
     grown, growth = _growth(run, input_rows, counts, brokers)
