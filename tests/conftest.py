@@ -11,6 +11,14 @@ from xdist.scheduler import LoadScopeScheduling
 # own fork handler aborts the child before it execs; a child that execs needs none. Before the first import of grpc.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
+# The tests start hundreds of daemons and commands. An environment may forbid Python to keep compiled modules, as those of
+# containers often do. Then each daemon compiles the whole project at its start, which is a third of the CPU time of the start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# For a log of some hundred records the best compiler of Java only costs time: a third of the CPU time of a job. Spark's launcher
+# reads this variable for each Java that a job starts, and prints nothing about it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # How long an example takes says how busy the machine is, and nothing about the code: no law may hang on it.
 settings.register_profile("timeless", deadline=None)
 settings.load_profile("timeless")

@@ -18,11 +18,8 @@ def spark() -> "Iterator[SparkSession]":
 
     if find_java() is None:
         pytest.skip("no Java")
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as env:
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # For a log of some hundred records the JVM's best compiler only costs time: it alone was half of the JVM's
-        # work.
-        env.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", prepend=" ")
         session = start_session("local[2]", shuffle_partitions=2)
         yield session
         session.stop()
