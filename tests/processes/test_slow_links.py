@@ -8,8 +8,8 @@ from pathlib import Path
 
 import grpc
 import pytest
-from quorum_rpc.v1 import admin_pb2
 
+from metaquorum import EntityClient, PutEntity
 from quorum.devcluster.cluster import DevCluster
 from quorum.devcluster.layout import DevNode
 from tests.chaos.network import HOST, Direction, Link, free_port
@@ -26,8 +26,8 @@ SETTINGS = {
     "metadata.max.retention.bytes": str(1 << 20),
 }
 """A node that is 2 MiB and more behind finds that the log has moved on."""
-TOPICS = 2_500
-"""In one request. Topics of one partition are large in a snapshot, too; the partitions of one topic are in columns there."""
+VALUES, VALUE_BYTES = 7, 60_000
+"""How many entities one request writes, and the size of the value of each."""
 
 
 class SlowLinks:
@@ -89,16 +89,12 @@ def configure(node: DevNode, key: str, addresses: list[str]) -> None:
 
 
 async def write(cluster: Cluster, first: int, count: int) -> None:
-    """Transactions of some 400 KB each."""
-    for number in range(first, first + count):
-        topics = [_topic(f"large-{number}-{place:04}") for place in range(TOPICS)]
-        answer = await cluster.client.create_topics(topics)
-        assert not any(result.error.code for result in answer.results)
-
-
-def _topic(name: str) -> admin_pb2.NewTopic:
-    configs = [admin_pb2.ConfigEntry(key="retention.ms", value="86400000")]
-    return admin_pb2.NewTopic(name=name, partitions=1, replication_factor=1, configs=configs)
+    """Write transactions of some 400 KB each. A batch and a snapshot cannot compress the values."""
+    async with EntityClient(cluster.dev.layout.bootstrap.split(","), timeout_s=15) as client:
+        for number in range(first, first + count):
+            dice = random.Random(number)
+            puts = [PutEntity("large", f"{number}-{place}", dice.randbytes(VALUE_BYTES)) for place in range(VALUES)]
+            await client.must_transact([], puts)
 
 
 async def catches_up(cluster: Cluster, node: DevNode) -> None:
