@@ -23,6 +23,7 @@ from quorum_rpc.v1 import broker_pb2, client_pb2, client_pb2_grpc
 from metaquorum import AdminClient, AdminError
 from quorum.devcluster.cluster import DevCluster, DevNode
 from quorum.devcluster.process import exit_code, log_tail
+from tests import forked
 
 T = TypeVar("T")
 POLL_S = 0.02
@@ -126,7 +127,7 @@ def said(node: DevNode) -> list[dict[str, Any]]:
 
 def quorumctl(*words: str) -> subprocess.CompletedProcess[str]:
     """Runs `quorumctl`; it must end by itself within 30 s."""
-    return run("quorum.cli.main", *words)
+    return forked.quorumctl(*words, timeout_s=30)
 
 
 def run(module: str, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -30,6 +30,7 @@ from quorum.controller.protocol.config_commands import (
 from quorum.core.protocol.problem import Problem, ProblemCode
 from quorum.runtime.protocol.requests import LeaderHint, NodeStatus, Refused
 from quorum.wire.server import serve
+from tests import forked
 from tests.processes.certificates import Authority
 from tests.quorum.cli.shapes import shape
 from tests.quorum.controller.cluster import incarnation, registration
@@ -58,13 +59,8 @@ Run = Callable[..., Coroutine[Any, Any, Ran]]
 
 
 async def quorumctl(*arguments: object) -> Ran:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "quorum.cli.main", *[str(argument) for argument in arguments],
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    stdout, stderr = await process.communicate()
-    assert process.returncode is not None
-    return Ran(process.returncode, stdout.decode(), stderr.decode())
+    ran = await asyncio.to_thread(forked.quorumctl, *map(str, arguments))
+    return Ran(ran.returncode, ran.stdout, ran.stderr)
 
 
 def with_controller_2_at(status: NodeStatus, port: int) -> NodeStatus:
