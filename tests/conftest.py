@@ -16,8 +16,9 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # For a log of some hundred records the best compiler of Java only costs time: a third of the CPU time of a job. Spark's launcher
-# reads this variable for each Java that a job starts, and prints nothing about it.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# reads this variable for each Java that a job starts, and prints nothing about it. Without the best compiler, Java keeps 48 MB of
+# compiled code only. The session of all tests needs more, and compiled the same code again and again.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m")
 
 # How long an example takes says how busy the machine is, and nothing about the code: no law may hang on it.
 settings.register_profile("timeless", deadline=None)
