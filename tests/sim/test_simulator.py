@@ -52,7 +52,7 @@ from tests.sim.skips import Skips
 from tests.sim.slow_links import SlowLinks
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulator.md"
-SEEDS_MIN = 40
+SEEDS_MIN = 30
 """How many seeds the slice runs, if they meet every event."""
 SEEDS_MAX = 150
 """Maximum number of consecutive seeds that the slice runs to meet every event."""
