@@ -33,6 +33,8 @@ def quorumctl(*words: str, timeout_s: float = 60) -> subprocess.CompletedProcess
     """
     with tempfile.TemporaryDirectory() as directory:
         outputs = [str(Path(directory, name)) for name in ("stdout", "stderr")]
+        for output in outputs:
+            Path(output).touch()
         process = _SERVER.Process(target=_run, args=(words, outputs, str(Path.cwd()), dict(os.environ)))
         process.start()
         process.join(timeout_s)

@@ -136,6 +136,8 @@ def decode_record(packed: bytes) -> Record | UnknownRecord:
     """
     try:
         return _decode(msgpack.unpackb(packed, raw=False, use_list=False, max_map_len=0, max_ext_len=0))
+    except LogFormatError:
+        raise
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as e:
         raise LogFormatError(f"a record is not MessagePack: {e!r:.80}") from e
 

@@ -318,6 +318,6 @@ class _Writer:
                     count += 1
                     yield cast(MetadataRecord, decode_records(payload, 1)[0])
 
-        # A file of an earlier run stays until the new one is whole: each run proves its own bytes.
+        # Each run proves its own bytes, so it writes them anew. The file of an earlier run stays until the new file is whole.
         info = write_records(writable(self._out_dir), self._meta, records(), replaces=True)
         yield record_batch(arrow_schema(WRITTEN), [(snapshot_name(info.end), info.size, count)])

@@ -13,7 +13,7 @@ from snapshots.offline.commands.shared import (
     format_option,
     outside_of_nodes,
     proof_options,
-    refuse_strange_tables,
+    refuse_unusable_tables,
     spark_options,
 )
 
@@ -80,7 +80,7 @@ def history(
     unknown = [name for name in wanted if name not in TABLES]
     if unknown:
         raise click.UsageError(f"there is no table {unknown[0]!r}; there are {', '.join(TABLES)}")
-    refuse_strange_tables(out_dir)
+    refuse_unusable_tables(out_dir)
     with (
         as_own_logs((directory, *beside), log_format, uncommitted=uncommitted) as logs,
         running.session(master, shuffle_partitions, logs.paths[:1], logs.paths[1:]) as (spark, step),

@@ -14,7 +14,7 @@ from snapshots.offline.commands.shared import (
     common_options,
     format_option,
     outside_of_nodes,
-    refuse_strange_tables,
+    refuse_unusable_tables,
     refuse_unwritable,
     spark_options,
 )
@@ -50,7 +50,7 @@ def report(
     """
     refuse_unwritable(report)
     with running.needing("spark"):
-        refuse_strange_tables(history_dir)
+        refuse_unusable_tables(history_dir)
     with (
         as_own_logs(directories, log_format, uncommitted=uncommitted, with_audit=True) as logs,
         running.session(master, shuffle_partitions, logs.paths) as (spark, step),

@@ -83,7 +83,7 @@ def outside_of_nodes(context: click.Context, parameter: click.Parameter, value: 
     return value
 
 
-def refuse_strange_tables(out_dir: str | None) -> None:
+def refuse_unusable_tables(out_dir: str | None) -> None:
     """Refuse a directory where no history can be made or continued, before Spark starts."""
     from snapshots.offline.history.output import HistoryRefused, place_of, read_baseline
 

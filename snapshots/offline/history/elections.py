@@ -1,4 +1,6 @@
-"""The table of elections, made on the driver. Control records tell the winners, and batches when the leader before last wrote."""
+"""The table of elections, made on the driver. Control records name the winners, and batches tell when the previous leader wrote
+last.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -41,8 +43,8 @@ def election_rows(
 
 
 def _why(record: LeaderChange, last: tuple[Epoch, NodeId] | None) -> str:
-    """Return what the log knows about the reason of an election. It names the voters that granted their votes; a leader that
-    grants its vote to another one was alive.
+    """Return what the log knows about the reason of an election. The record names the voters that granted their votes; a
+    leader that grants its vote to another one was alive.
     """
     if last is None:
         return "first_known"

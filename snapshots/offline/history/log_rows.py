@@ -11,6 +11,7 @@ The outcome of a request is the memory of the quorum, and not a change: its prin
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -107,15 +108,17 @@ def _undecodable(batch: Batch, offset: Offset, error: str) -> LogRow:
 def _others(batch: Batch, pieces: list[bytes]) -> dict[int, Record | UnknownRecord]:
     """Decode the records whose first bytes do not name a topic; return each under its place in the batch.
 
+    In a batch that is unusual in any way all records are decoded, because `decode_batch` tells what is wrong, and where.
+
     Raises:
         LogFormatError: the batch cannot be decoded.
     """
-    if batch.is_control or batch.format_version != FORMAT_VERSION:
-        return dict(enumerate(decode_batch(batch)))
-    others = {at: decode_record(piece) for at, piece in enumerate(pieces) if piece[:ID_AT] not in TOPIC_STARTS}
-    if not all(type(record) in DATA_RECORDS for record in others.values()):
-        return dict(enumerate(decode_batch(batch)))
-    return others
+    if not batch.is_control and batch.format_version == FORMAT_VERSION:
+        with suppress(LogFormatError):
+            others = {at: decode_record(piece) for at, piece in enumerate(pieces) if piece[:ID_AT] not in TOPIC_STARTS}
+            if DATA_RECORDS.issuperset(map(type, others.values())):
+                return others
+    return dict(enumerate(decode_batch(batch)))
 
 
 def _record_rows(

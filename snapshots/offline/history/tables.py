@@ -137,7 +137,6 @@ COUNTS: Final = "_counts"
 """A day, and how many topics and partitions of one task were created and removed on it, in the order of COUNTED."""
 COUNTED: Final = ("topics_created", "topics_removed", "partitions_created", "partitions_removed")
 
-
 DAY_AT: Final = -1
 """The place of `day`, which is the last column of each table."""
 _END_AT: Final = {
@@ -145,6 +144,7 @@ _END_AT: Final = {
     for name, columns in TABLES.items()
     if name != GROWTH
 }
+"""The place of the offset at which an interval ended, or an event happened."""
 
 
 def schema_of_table(name: str) -> pa.Schema:

@@ -1,10 +1,10 @@
-"""Packs: one row has all records of a topic that a task has read lately, because a row for each record costs more than the fold.
+"""Packs: one row has many records of one topic that a task has read, because a row for each record costs more than the fold.
 
     entity          offset   payload                        places
     ["topic","A"]       10   the bytes of three records     for each: size, offset, step, epoch and time of its batch
 
 The records of a pack have the same principal and request. Example: a task reads ten changes of topic A, then a removal of A that
-alice asked for. The first pack has ten records, and the removal is in the next one. So the rows of a topic keep the order of the
+alice asked for. The first pack has ten records, and the second pack has the removal. So the rows of a topic keep the order of the
 log.
 """
 
@@ -19,8 +19,9 @@ from metadata_log.image.entity_key import topic_key
 from snapshots.offline.rows import FROM_LOG, entity_text
 
 PACKED_BYTES_MAX: Final = 4 << 20
-"""About how many bytes of records a task collects before it gives them away as rows."""
+"""About how many bytes of records and places a task collects before it gives them away as rows."""
 _PLACE_NUMBERS: Final = 5
+_PLACE_BYTES: Final = 8 * _PLACE_NUMBERS
 
 By = tuple[str | None, str | None]
 """The principal and the id of the request that a batch belongs to."""
@@ -74,6 +75,7 @@ class TopicPacks:
 
     @property
     def is_full(self) -> bool:
+        """True if the rows should be taken now."""
         return self._bytes >= PACKED_BYTES_MAX
 
     def add(self, topic_id: Uuid, offset: Offset, packed: bytes, batch: Batch, by: By) -> None:
@@ -83,10 +85,9 @@ class TopicPacks:
             if pack is not None:
                 self._rows.append(_row(topic_id, pack))
             pack = self._packs[topic_id] = _Pack(by, array("q"), bytearray())
-        place = (len(packed), offset, batch.end_offset, batch.epoch, batch.last_timestamp_ms)
-        pack.places.extend(place)
+        pack.places.extend((len(packed), offset, batch.end_offset, batch.epoch, batch.last_timestamp_ms))
         pack.payload.extend(packed)
-        self._bytes += len(packed)
+        self._bytes += len(packed) + _PLACE_BYTES
 
     def take(self) -> list[tuple[Any, ...]]:
         """Return everything as rows of the log."""

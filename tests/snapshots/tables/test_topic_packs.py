@@ -17,7 +17,7 @@ from snapshots.offline.history.folding.steps import Step, Steps
 from snapshots.offline.history.folding.task import Task, rows_of_task
 from snapshots.offline.history.folding.timelines import BrokerTimeline, MinIsrTimeline
 from snapshots.offline.history.log_rows import LOG_ROWS, UNDECODABLE, LogRow, rows_of
-from snapshots.offline.history.tables import TABLES, Values
+from snapshots.offline.history.tables import COUNTS, TABLES, Values
 from snapshots.offline.history.topic_packs import EntityRow
 from snapshots.offline.rows import entity_text
 from snapshots.offline.scan import Scanned
@@ -114,3 +114,17 @@ def test_a_batch_with_an_unknown_record_is_told_as_a_whole() -> None:
     (told,) = (row for row in rows if row[0] == UNDECODABLE)
     assert "the record at offset 3: it is of type 50, version 0" in told[_INDEX["error"]]
     assert [record.offset for row in entities(rows) for record in row.records()] == [0, 1, 4]
+
+
+def test_a_record_that_cannot_be_decoded_is_named_with_its_place() -> None:
+    """The third record of the batch is a topic without a name. The error tells the place of the record, and what is wrong."""
+    bad: bytes = msgpack.packb((2, 0, 5, ORDERS))
+    (told,) = (row for row in rows_of(log_of(CREATED, [LEFT, LEFT, bad]), 0) if row[0] == UNDECODABLE)
+    assert told[_INDEX["error"]] == (
+        "the record at offset 2: record 2 of the batch: Topic.name: 5 does not have the type of this field"
+    )
+
+
+def test_a_new_topic_is_counted_on_its_day() -> None:
+    (counted,) = (row for table, row in folded(log_of(CREATED), 2) if table == COUNTS)
+    assert counted[1:] == (1, 0, 1, 0)

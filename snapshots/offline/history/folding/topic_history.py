@@ -346,7 +346,7 @@ def _decoded(packed: bytes, offset: Offset) -> MetadataRecord:
     try:
         return cast(MetadataRecord, decode_record(packed))
     except LogFormatError as e:
-        raise LogFormatError(f"the record at offset {offset}: {e}") from e
+        raise LogFormatError(f"the record at offset {offset}: {e}") from None  # Spark shows the first of a chain
 
 
 def _epochs_between(old: _Part, new: _Part) -> Iterator[tuple[str, str, str]]:
