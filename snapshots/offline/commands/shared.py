@@ -94,7 +94,9 @@ def refuse_unusable_tables(out_dir: str | None) -> None:
     except HistoryRefused as e:
         raise Failed(str(e)) from None
     except OSError as e:
-        raise Failed(f"{out_dir} cannot be read: {e}. Nothing was written") from None
+        raise Failed(
+            f"{out_dir} cannot be read: {e}. Nothing was written. Allow this user to read it, or choose another directory"
+        ) from None
 
 
 class Failed(click.ClickException):

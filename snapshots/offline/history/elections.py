@@ -1,5 +1,7 @@
-"""The table of elections, made on the driver. Control records name the winners, and batches tell when the previous leader wrote
-last.
+"""The table of elections, made on the driver: the winner, the reason, and the silence of the log before. Example:
+1. the last batch of epoch 1 ends at offset 40, and its time is 18:30:00;
+2. a control record at offset 40 names node 2 as the leader of epoch 2, and its time is 18:30:07;
+3. the row of epoch 2 has the leader 2, the previous leader 1, and a gap of 7,000 ms.
 """
 
 from typing import TYPE_CHECKING

@@ -3,9 +3,10 @@
     entity          offset   payload                        places
     ["topic","A"]       10   the bytes of three records     for each: size, offset, step, epoch and time of its batch
 
-The records of a pack have the same principal and request. Example: a task reads ten changes of topic A, then a removal of A that
-alice asked for. The first pack has ten records, and the second pack has the removal. So the rows of a topic keep the order of the
-log.
+The records of a pack have the same principal and request. Example:
+  1. a task reads ten changes of topic A, which brokers asked for: they are in one pack;
+  2. the task reads the removal of A, which alice asked for: the pack of ten becomes a row, and a pack of alice begins;
+  3. the task has read 4 MiB: each pack becomes a row, and the rows of A are in the order of the log.
 """
 
 from array import array
