@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from metaquorum import ConsumerRecord, Producer, RecordMetadata
-from quorum.cli.commands.records.input_lines import CHUNK_BYTES, LINE_BYTES_MAX, input_lines
+from quorum.cli.commands.records.input_lines import CHUNK_BYTES, CHUNKS_MAX, LINE_BYTES_MAX, input_lines
 from quorum.cli.commands.records.produce import Outcome, _write
 from quorum.cli.commands.records.record_rows import line_of, row_of, time_text
 from quorum.cli.commands.records.start_place import parse_place
@@ -94,6 +94,17 @@ class BrokenInput(io.BytesIO):
         if not data:
             raise OSError(errno.EIO, "Input/output error")
         return data
+
+
+async def test_an_input_that_is_closed_under_the_reader_is_told() -> None:
+    stream = io.BytesIO(b"a\n" * CHUNK_BYTES * CHUNKS_MAX)  # twice as long as what may wait in memory
+    found = input_lines(stream)
+    await anext(found)
+    stream.close()
+    with pytest.raises(CliError, match="standard input cannot be read: it was closed; [0-9,]+ lines before were sent"):
+        async with asyncio.timeout(10):
+            async for _ in found:
+                pass
 
 
 class Written:

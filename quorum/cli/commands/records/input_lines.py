@@ -50,6 +50,9 @@ async def input_lines(stream: BinaryIO) -> AsyncIterator[list[bytes]]:
             except OSError as e:
                 put(e)
                 return
+            except ValueError:
+                put(OSError(errno.EBADF, "it was closed"))  # a closed file object: a caller that still waits must be told
+                return
             put(chunk)
             if not chunk:
                 return
