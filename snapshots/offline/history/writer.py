@@ -5,6 +5,7 @@ import gc
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -79,19 +80,33 @@ class TaskPass:
     def __call__(self, batches: Batches) -> Batches:
         number, attempt = _task()
         counts: Counter[str] = Counter()
-        gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
         with PieceWriter(self._staging, attempt) as pieces, _StateWriter(self._staging, self._run, number) as state:
-            for table, row in rows_of_task(_entity_rows(batches), self._task):
-                if table == STATE:
-                    state.add(row)
-                elif table == COUNTS:
-                    _count(row, counts)
-                else:
-                    pieces.add(table, row)
+            with _few_collections():
+                for table, row in rows_of_task(_entity_rows(batches), self._task):
+                    if table == STATE:
+                        state.add(row)
+                    elif table == COUNTS:
+                        _count(row, counts)
+                    else:
+                        pieces.add(table, row)
             found: list[Values] = [(*piece, None) for piece in pieces.finish()]
             found.append((STATE, None, None, None, state.finish(), None))
         found.append((COUNTS, None, None, None, None, json.dumps(counts)))
         yield record_batch(PASSED, found)
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Let Python's collector look rarely. At the end of the block the collector takes what the task remembered, and the next task
+    of the process finds the collector as this task found it.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.collect()
 
 
 def _task() -> tuple[int, int]:

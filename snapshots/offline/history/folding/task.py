@@ -20,6 +20,7 @@ from metadata_log.image.entity_key import EVERY_TOPIC
 from metadata_log.image.metadata_image import MetadataImage
 from snapshots.offline.history.folding.entity_history import EntityHistory
 from snapshots.offline.history.folding.intervals import pack_row, unpack_row
+from snapshots.offline.history.folding.moves import Moves
 from snapshots.offline.history.folding.steps import Step, Steps
 from snapshots.offline.history.folding.timelines import BrokerTimeline, MinIsrTimeline
 from snapshots.offline.history.folding.topic_history import OpenRow, Packed, Timelines, TopicHistory
@@ -52,13 +53,13 @@ class Task(NamedTuple):
 
 def rows_of_task(rows: Iterable[EntityRow], task: Task) -> Iterator[tuple[str, Values]]:
     """Return the rows of all tables, each with the name of its table, for the entities of one task."""
-    remembered = RememberedSteps()
+    remembered, moves = RememberedSteps(), Moves()
     for entity, group in groupby(rows, key=attrgetter("entity")):
         key = entity_of(entity)
         if key == EVERY_TOPIC:
             continue
         if key[0] == TOPIC:
-            made = _topic_rows(entity, group, task, remembered)
+            made = _topic_rows(entity, group, task, remembered, moves)
         else:
             made = _entity_rows(entity, group, task)
         for table, row in made:
@@ -86,9 +87,9 @@ def _entity_rows(entity: str, rows: Iterable[EntityRow], task: Task) -> Iterator
 
 
 def _topic_rows(
-    entity: str, rows: Iterable[EntityRow], task: Task, remembered: RememberedSteps
+    entity: str, rows: Iterable[EntityRow], task: Task, remembered: RememberedSteps, moves: Moves
 ) -> Iterator[tuple[str, Values]]:
-    history = TopicHistory(entity_of(entity), Timelines(task.brokers, task.min_isr), remembered)
+    history = TopicHistory(entity_of(entity), Timelines(task.brokers, task.min_isr), remembered, moves)
     generations = groupby(rows, key=lambda row: row.generation)
     generation, group = next(generations, (FROM_LOG, iter(())))
     open_rows: list[OpenRow] = []

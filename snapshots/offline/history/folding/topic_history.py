@@ -37,7 +37,7 @@ from metadata_log.image.topic_image import TopicImage
 from snapshots.offline.history.folding import conditions
 from snapshots.offline.history.folding.changes import change, record_changes
 from snapshots.offline.history.folding.intervals import closed, day_of, moment, opened
-from snapshots.offline.history.folding.moves import conditions_in, move_between
+from snapshots.offline.history.folding.moves import Moves
 from snapshots.offline.history.folding.steps import Step
 from snapshots.offline.history.folding.timelines import BrokerTimeline, MinIsrTimeline
 from snapshots.offline.history.tables import (
@@ -77,14 +77,15 @@ class _Part(NamedTuple):
 
 class TopicHistory:
     """The pass over one topic. Call `load`, then `step` for each step, then `finish`. The topics of one task share the remembered
-    steps.
+    steps and moves.
     """
 
-    def __init__(self, key: EntityKey, timelines: Timelines, remembered: RememberedSteps) -> None:
+    def __init__(self, key: EntityKey, timelines: Timelines, remembered: RememberedSteps, moves: Moves) -> None:
         self._key = key
         self._topic_id = parse_uuid(key[1])
         self._brokers, self._min_isr = timelines
         self._remembered = remembered
+        self._moves = moves
         self._image: MetadataImage = EMPTY_IMAGE
         """The image at the last step that made one. The states of partitions that changed since are in `_remembered`."""
         self._delta = MetadataDelta(EMPTY_IMAGE, kind=DeltaKind.FOLDING)
@@ -264,7 +265,7 @@ class TopicHistory:
     def _moved(self, topic: TopicImage, number: int, old: _Part, new: _Part, step: Step) -> None:
         if old == new:
             return
-        move = move_between(old.shape, new.shape)
+        move = self._moves.between(old.shape, new.shape)
         name = f"{topic.name}-{number}"
         for field, was, now in move.fields or _epochs_between(old, new):
             self._rows.append((CHANGES, change(step, "changed", "partition", name, field, was, now)))
@@ -298,7 +299,7 @@ class TopicHistory:
         part = self._part_of(state)
         self._leaderships[number] = self._leadership(topic, number, part, step, began_before=began_before)
         assert self._known_min_isr is not None
-        for condition in conditions_in(part.shape, self._known_min_isr):
+        for condition in self._moves.conditions(part.shape, self._known_min_isr):
             row = self._condition(topic, number, condition, state, step, NO_LEADER, began_before=began_before)
             self._conditions.setdefault(number, {})[condition] = row
 
@@ -315,7 +316,7 @@ class TopicHistory:
     def _judge(self, topic: TopicImage, number: int, shape: Shape, step: Step, *, last_leader: int) -> None:
         """End and begin the conditions of a partition."""
         assert self._known_min_isr is not None
-        holds = conditions_in(shape, self._known_min_isr)
+        holds = self._moves.conditions(shape, self._known_min_isr)
         known = self._conditions.get(number)
         if not holds and not known:
             return
