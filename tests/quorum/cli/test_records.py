@@ -101,7 +101,7 @@ async def test_an_input_that_is_closed_under_the_reader_is_told() -> None:
     found = input_lines(stream)
     await anext(found)
     stream.close()
-    with pytest.raises(CliError, match="standard input cannot be read: it was closed; [0-9,]+ lines before were sent"):
+    with pytest.raises(CliError, match=r"standard input cannot be read: it was closed; [0-9,]+ lines before were sent"):
         async with asyncio.timeout(10):
             async for _ in found:
                 pass

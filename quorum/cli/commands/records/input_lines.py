@@ -51,7 +51,8 @@ async def input_lines(stream: BinaryIO) -> AsyncIterator[list[bytes]]:
                 put(e)
                 return
             except ValueError:
-                put(OSError(errno.EBADF, "it was closed"))  # a closed file object: a caller that still waits must be told
+                # A program has closed the file object. The caller of `input_lines` may still wait, and must be told.
+                put(OSError(errno.EBADF, "it was closed"))
                 return
             put(chunk)
             if not chunk:
