@@ -12,13 +12,29 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, Protocol
 
 from quorum.devcluster.layout import DevNode
 from quorum.devcluster.node_files import open_regular
 
-_MODULES: Final = {"controller": "quorum", "broker": "broker_agent"}
-_STARTED: dict[int, subprocess.Popen[bytes]] = {}
+MODULES: Final = {"controller": "quorum", "broker": "broker_agent"}
+"""Role -> the module of the node's daemon."""
+
+
+class Child(Protocol):
+    """A child process, as `subprocess.Popen` has it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self) -> int: ...
+
+
+_STARTED: dict[int, Child] = {}
 """The children of this process, by pid. This process must wait for each child, or the child stays as a zombie."""
 _EXIT_CODES: dict[int, int] = {}
 """The exit codes of ended children, by pid."""
@@ -36,12 +52,9 @@ def spawn(node: DevNode) -> int:
     Raises:
         OSError: a file of the node cannot be written; no process is left.
     """
-    arguments = [sys.executable, "-m", _MODULES[node.role], "--config", str(node.config_path)]
     with node.log_path.open("ab") as log:
         _LOG_BEGINS[node.log_path] = log.tell()
-        child = subprocess.Popen(
-            arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=node.directory
-        )
+        child = start_child(node, log)
     try:
         node.pid_path.write_text(f"{child.pid} {_birth(child.pid)}\n")
     except OSError:
@@ -50,6 +63,14 @@ def spawn(node: DevNode) -> int:
         raise
     _STARTED[child.pid] = child
     return child.pid
+
+
+def start_child(node: DevNode, log: BinaryIO) -> Child:
+    """Starts the node's daemon, whose output goes to `log`, in a session and a working directory of its own."""
+    arguments = [sys.executable, "-m", MODULES[node.role], "--config", str(node.config_path)]
+    return subprocess.Popen(
+        arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=node.directory
+    )
 
 
 def pid_of(node: DevNode) -> int | None:

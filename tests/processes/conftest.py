@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ import pytest_asyncio
 from quorum_rpc.v1 import broker_pb2, client_pb2, client_pb2_grpc
 
 from metaquorum import AdminClient, AdminError
+from quorum.devcluster import process
 from quorum.devcluster.cluster import DevCluster, DevNode
 from quorum.devcluster.process import exit_code, log_tail
 from tests import forked
@@ -48,6 +49,14 @@ async def until(probe: Callable[[], Awaitable[T | None]], within_s: float = 15.0
             return found
         await asyncio.sleep(POLL_S)
     raise AssertionError(f"not within {within_s:g} s; last: {last!r}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_daemons() -> Iterator[None]:
+    """The daemons of all clusters here are forked from a server that has imported them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "start_child", forked.start_daemon)
+        yield
 
 
 class Cluster:
