@@ -42,13 +42,24 @@ for room in $CODE; do
     [ -d "$room" ] && sources="$sources $room"
 done
 
+# The types take longer than all other checks together, and one core. So they are judged beside the others.
+"$BIN/mypy" >"$scratch/types" 2>&1 &
+types=$!
+
+types_are_right() {
+    wait "$types"
+    code=$?
+    cat "$scratch/types"
+    return $code
+}
+
 check lint "$BIN/ruff" check --no-cache $sources
 check format "$BIN/ruff" format --no-cache --check --output-format concise $sources
-check types "$BIN/mypy"
 check imports "$BIN/lint-imports" --no-cache --no-logo
 check prose "$BIN/python" scripts/prose.py --check
 check "generated code" generated_code_is_fresh
 check "proto files" the_proto_files
+check types types_are_right
 
 if [ -n "$failed" ]; then
     echo "not clean:$failed   (make fix mends lint and format)"

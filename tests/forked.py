@@ -12,19 +12,22 @@ import pkgutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+import pytest
+
 import quorum.cli.commands as commands
+from quorum.devcluster import process
 from quorum.devcluster.layout import DevNode
-from quorum.devcluster.process import MODULES, Child
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
     [
         *("tests.forked", "quorum.cli.main", "metaquorum", "grpc.aio"),
-        *(f"{module}.__main__" for module in MODULES.values()),
+        *(f"{module}.__main__" for module in process.MODULES.values()),
         *(module.name for module in pkgutil.walk_packages(commands.__path__, f"{commands.__name__}.")),
     ]
 )
@@ -40,14 +43,14 @@ def quorumctl(*words: str, timeout_s: float = 60) -> subprocess.CompletedProcess
         outputs = [str(Path(directory, name)) for name in ("stdout", "stderr")]
         for output in outputs:
             Path(output).touch()
-        process = _SERVER.Process(target=_run, args=(words, outputs, str(Path.cwd()), dict(os.environ)))
-        process.start()
-        process.join(timeout_s)
-        exit_code = process.exitcode
+        command = _SERVER.Process(target=_run, args=(words, outputs, str(Path.cwd()), dict(os.environ)))
+        command.start()
+        command.join(timeout_s)
+        exit_code = command.exitcode
         if exit_code is None:
-            process.kill()
-            process.join()
-        process.close()
+            command.kill()
+            command.join()
+        command.close()
         stdout, stderr = (Path(output).read_text() for output in outputs)
     if exit_code is None:
         raise subprocess.TimeoutExpired(words, timeout_s, stdout, stderr)
@@ -58,7 +61,13 @@ class _Daemon:
     """A forked daemon, with the interface of `subprocess.Popen`."""
 
     def __init__(self, node: DevNode) -> None:
-        facts = MODULES[node.role], str(node.config_path), str(node.log_path), str(node.directory), dict(os.environ)
+        facts = (
+            process.MODULES[node.role],
+            str(node.config_path),
+            str(node.log_path),
+            str(node.directory),
+            dict(os.environ),
+        )
         self._process = _SERVER.Process(target=_be_daemon, args=facts, daemon=True)
         self._process.start()
 
@@ -79,10 +88,17 @@ class _Daemon:
         return self._process.exitcode
 
 
-def start_daemon(node: DevNode, log: BinaryIO) -> Child:
-    """Start the node's daemon, as `quorum.devcluster.process.start_child` does."""
-    assert log.name == str(node.log_path)
-    return _Daemon(node)
+@contextmanager
+def daemons() -> Iterator[None]:
+    """Inside the block the local clusters of this process fork their daemons."""
+
+    def start(node: DevNode, log: BinaryIO) -> process.Child:
+        assert log.name == str(node.log_path)
+        return _Daemon(node)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "start_child", start)
+        yield
 
 
 def _be_daemon(module: str, config: str, log: str, directory: str, environment: dict[str, str]) -> None:

@@ -21,7 +21,6 @@ import pytest_asyncio
 from quorum_rpc.v1 import broker_pb2, client_pb2, client_pb2_grpc
 
 from metaquorum import AdminClient, AdminError
-from quorum.devcluster import process
 from quorum.devcluster.cluster import DevCluster, DevNode
 from quorum.devcluster.process import exit_code, log_tail
 from tests import forked
@@ -54,8 +53,7 @@ async def until(probe: Callable[[], Awaitable[T | None]], within_s: float = 15.0
 @pytest.fixture(scope="session", autouse=True)
 def forked_daemons() -> Iterator[None]:
     """The daemons of all clusters here are forked from a server that has imported them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "start_child", forked.start_daemon)
+    with forked.daemons():
         yield
 
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,14 @@ from quorum.devcluster.process import log_tail, spawn
 from quorum.devcluster.views import _broker, _controller
 from quorum.wire.server import serve
 from service_kit.rpc.dial import Dialer
+from tests import forked
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forked_daemons() -> Iterator[None]:
+    with forked.daemons():
+        yield
 
 
 def run(*arguments: object) -> Result:
