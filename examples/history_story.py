@@ -9,6 +9,7 @@ that of broker 101, which is given committed records only.
 The records are those that controllers write in such a month; replay checks that each fits.
 """
 
+import argparse
 import datetime as dt
 import sys
 from collections.abc import Sequence
@@ -291,7 +292,9 @@ def _last_days(story: Story) -> None:
 
 
 def main() -> None:
-    path = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description="Write a month in the life of a small cluster as a metadata log.")
+    parser.add_argument("directory", type=Path, help="a new directory, which becomes that of broker 101")
+    path: Path = parser.parse_args().directory
     if path.exists() and any(path.iterdir()):
         sys.exit(f"{path} is not empty; nothing was written. Name a new directory")
     write_story(path)
