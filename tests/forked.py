@@ -1,8 +1,13 @@
 """Runs `quorumctl` and daemons as real processes that need not import anything: a server that has imported all forks them.
 
-A command in a fresh interpreter takes 0.4 s of CPU time and a daemon 0.9 s, nearly all of it for imports, and the tests run
-hundreds. The server has no event loop, no thread and no gRPC channel, so a fork of the server is a clean start. Fresh
-interpreters run the README's example, daemons with an unusual command line, and commands that get a signal.
+A command in a fresh interpreter takes 0.4 s of CPU time and a daemon 0.9 s, nearly all of it for imports, and the tests start
+hundreds of both. Example:
+  1. the first test starts the server, which imports all commands and both daemons, and waits;
+  2. a test starts controller 1: the server forks, and the child becomes `quorumd` with the log and the directory of controller 1;
+  3. the test sends SIGKILL: the server takes the exit code of its child, and tells it to the test.
+
+The server has no event loop, no thread and no gRPC channel, so a fork of the server is a clean start. Fresh interpreters run the
+README's example, daemons with an unusual command line, and commands that get a signal.
 """
 
 import importlib
@@ -43,7 +48,7 @@ def quorumctl(*words: str, timeout_s: float = 60) -> subprocess.CompletedProcess
         outputs = [str(Path(directory, name)) for name in ("stdout", "stderr")]
         for output in outputs:
             Path(output).touch()
-        command = _SERVER.Process(target=_run, args=(words, outputs, str(Path.cwd()), dict(os.environ)))
+        command = _SERVER.Process(target=_run_command, args=(words, outputs, str(Path.cwd()), dict(os.environ)))
         command.start()
         command.join(timeout_s)
         exit_code = command.exitcode
@@ -68,7 +73,7 @@ class _Daemon:
             str(node.directory),
             dict(os.environ),
         )
-        self._process = _SERVER.Process(target=_be_daemon, args=facts, daemon=True)
+        self._process = _SERVER.Process(target=_run_daemon, args=facts, daemon=True)
         self._process.start()
 
     @property
@@ -101,27 +106,26 @@ def daemons() -> Iterator[None]:
         yield
 
 
-def _be_daemon(module: str, config: str, log: str, directory: str, environment: dict[str, str]) -> None:
-    """Be the daemon, in the forked process."""
+def _run_daemon(module: str, config: str, log: str, directory: str, environment: dict[str, str]) -> None:
+    """Run the daemon, in the forked process."""
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for number in (1, 2):
-        os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND), number)
-    os.chdir(directory)
-    os.environ.clear()
-    os.environ.update(environment)
+    _settle_in((log, log), directory, environment)
     sys.argv = [module, "--config", config]
     importlib.import_module(f"{module}.__main__").main()
 
 
-def _run(words: Sequence[str], outputs: Sequence[str], directory: str, environment: dict[str, str]) -> None:
-    """Be the console script, in the forked process."""
+def _run_command(words: Sequence[str], outputs: Sequence[str], directory: str, environment: dict[str, str]) -> None:
+    """Run the console script, in the forked process."""
+    _settle_in(outputs, directory, environment)
+    sys.argv = ["quorumctl", *words]
+    importlib.import_module("quorum.cli.main").main()
+
+
+def _settle_in(outputs: Sequence[str], directory: str, environment: dict[str, str]) -> None:
+    """Give the forked process its files for stdout and stderr, which exist, its directory and its environment."""
     for number, output in enumerate(outputs, 1):
-        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT), number)
+        os.dup2(os.open(output, os.O_WRONLY | os.O_APPEND), number)
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = ["quorumctl", *words]
-    from quorum.cli.main import main
-
-    main()
