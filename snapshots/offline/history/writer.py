@@ -97,8 +97,8 @@ class TaskPass:
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Let Python's collector look rarely. At the end of the block the collector takes what the task remembered, and the next task
-    of the process finds the collector as this task found it.
+    """Let Python's collector look rarely. At the end of the block the collector takes what the task remembered, which has cycles:
+    a shape leads to the next shape, and back. The next task of the process finds the collector as this task found it.
     """
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
