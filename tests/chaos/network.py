@@ -159,9 +159,18 @@ class Link:
         return True
 
     def _stop_listening(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        """Accepts nothing from now on; the port is closed in the loop's next round.
+
+        A server that is closed one round after it has accepted a connection loses it: asyncio (3.11) makes the transport in a
+        task of its own, which finds the server closed, and leaves the socket to the garbage collector, which complains.
+        """
+        if self._server is None:
+            return
+        loop = asyncio.get_running_loop()
+        for listener in self._server.sockets:
+            loop.remove_reader(listener)
+        loop.call_soon(self._server.close)  # behind the tasks of what was accepted
+        self._server = None
 
     def _break_all(self) -> None:
         for writer in self._near:

@@ -1,7 +1,9 @@
 """The proxy between two nodes leaves nothing open behind it, whenever it is closed."""
 
 import asyncio
+import gc
 import random
+import socket
 
 import pytest
 
@@ -31,6 +33,33 @@ async def test_a_link_closes_what_it_has_accepted_however_far_it_got(rng: random
     near_writer.transport.abort()
     target.close()
     await target.wait_closed()
+
+
+@pytest.mark.parametrize("steps", range(6))
+async def test_a_link_that_closes_as_it_accepts_leaves_nothing_open(rng: random.Random, steps: int) -> None:
+    """After two steps the connection is accepted and has no transport yet: asyncio had forgotten it when the port was closed."""
+    port = free_port(rng, [])
+    target = await asyncio.start_server(lambda _, writer: writer.transport.abort(), HOST, port)
+    link = Link(free_port(rng, [port]), port, Direction(), Direction())
+    await link.start()
+    async with asyncio.timeout(10):
+        near = await _accepted_by_the_kernel(link.port)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    await link.close()
+    near.close()
+    target.close()
+    await target.wait_closed()
+    gc.collect()  # pytest fails a test in which it finds an open socket
+
+
+async def _accepted_by_the_kernel(port: int) -> socket.socket:
+    """A connection that the link has not seen yet."""
+    while True:
+        try:
+            return socket.create_connection((HOST, port))
+        except OSError:
+            await asyncio.sleep(0)
 
 
 async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
