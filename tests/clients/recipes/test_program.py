@@ -12,6 +12,7 @@ import pytest
 
 import metaquorum
 from tests.clients.fake_entities import FakeCluster, nodes
+from tests.ctrl_c import ctrl_c_ends_a_process
 
 PROGRAM = """
 import asyncio, sys
@@ -40,7 +41,9 @@ finally:
 @asynccontextmanager
 async def started(target: str, holds: str = "pass") -> AsyncIterator[Process]:
     program = PROGRAM.replace("HOLDS", holds)
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, target, stdout=PIPE, stderr=PIPE)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, target, stdout=PIPE, stderr=PIPE, preexec_fn=ctrl_c_ends_a_process
+    )
     try:
         assert process.stdout is not None
         async with asyncio.timeout(60):

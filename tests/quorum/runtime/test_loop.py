@@ -79,18 +79,22 @@ async def test_changes_gather_while_one_waits_for_its_majority(tmp_path: Path, m
         leader = next(loop for loop in quorum.loops.values() if loop.status().is_active)
         turns: list[list[Event]] = []
         turn, raft, may_fetch = leader.node.turn, leader.raft, asyncio.Event()
+        both_wait = asyncio.Barrier(3)
 
         def noted(events: Iterable[Event], now_ms: int, wall_ms: int) -> None:
             turns.append(list(events))
             turn(turns[-1], now_ms, wall_ms)
 
         async def held(request: PeerRequest) -> PeerResponse:
-            if isinstance(request, FetchRequest):
+            if isinstance(request, FetchRequest) and not may_fetch.is_set():
+                await both_wait.wait()
                 await may_fetch.wait()
             return await raft(request)
 
         monkeypatch.setattr(leader.node, "turn", noted)
         monkeypatch.setattr(leader, "raft", held)
+        async with asyncio.timeout(30):
+            await both_wait.wait()  # a follower's last fetch may still be in the leader, and would share the turn
         waiting = []
         for n in range(40):
             operation = ConfigOperation(ConfigOperationKind.SET, "min.insync.replicas", str(n + 1))
