@@ -14,6 +14,7 @@ from snapshots.offline.commands.compact import compact
 from snapshots.offline.commands.dump import dump
 from snapshots.offline.commands.history import history
 from snapshots.offline.commands.import_ import import_
+from snapshots.offline.commands.query import query
 from snapshots.offline.commands.report import report
 from snapshots.offline.commands.shared import Failed
 
@@ -38,13 +39,13 @@ class _Jobs(click.Group):
 )
 @click.version_option(package_name="metaquorum", message="metaquorum %(version)s")
 def main() -> None:
-    """Spark jobs over a metadata log: audit it, compact it, turn its history into tables.
+    """Spark jobs over a metadata log: audit it, compact it, turn its history into tables, ask questions.
 
     Exit codes: 0 clean, 10 the audit or the dump has findings, 1 the job failed, 2 wrong usage.
     """
 
 
-for _command in (audit, compact, history, report, dump, import_, archive, bundle):
+for _command in (audit, compact, history, query, report, dump, import_, archive, bundle):
     main.add_command(_command)
 
 

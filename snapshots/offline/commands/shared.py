@@ -83,6 +83,13 @@ def outside_of_nodes(context: click.Context, parameter: click.Parameter, value: 
     return value
 
 
+def is_history(directory: str) -> bool:
+    """Return True for a directory that `quorum-offline history` has written."""
+    from snapshots.offline.history.output import BASELINE_NAME
+
+    return "://" not in directory and (Path(directory) / BASELINE_NAME).is_file()
+
+
 def refuse_unusable_tables(out_dir: str | None) -> None:
     """Refuse a directory where no history can be made or continued, before Spark starts."""
     from snapshots.offline.history.output import HistoryRefused, place_of, read_baseline

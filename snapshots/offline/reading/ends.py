@@ -22,7 +22,14 @@ Ends = Mapping[str, Offset | None]
 
 
 class NothingProven(LogFormatError):
-    """The files do not prove that any record is committed."""
+    """The files do not prove that any record is committed. `reason` is the text without what to do."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f'{reason}; name the directories of other controllers with .option("beside", DIRECTORY), or choose an end with '
+            '.option("until", "uncommitted") or an offset'
+        )
+        self.reason = reason
 
 
 def ends_of(logs: Iterable[NodeLog], until: str, beside: Iterable[str] = ()) -> Ends:
@@ -44,10 +51,7 @@ def ends_of(logs: Iterable[NodeLog], until: str, beside: Iterable[str] = ()) -> 
 
 def _committed(log: NodeLog, proven: Committed) -> Offset | None:
     if not proven.end and log.segments and log.durable_end != 0:
-        raise NothingProven(
-            f"no record of {log.node} is proven to be committed: {proven.proof}; name the directories of other controllers with "
-            '.option("beside", DIRECTORY), or choose an end with .option("until", "uncommitted") or an offset'
-        )
+        raise NothingProven(f"no record of {log.node} is proven to be committed: {proven.proof}")
     return proven.end if log.durable_end is None else min(proven.end, log.durable_end)
 
 

@@ -15,7 +15,7 @@ from snapshots.offline.report.html import duration, table, time_text
 from snapshots.offline.report.page import report_html
 from snapshots.offline.report.run import write_report
 from tests.snapshots.report.page import read_page
-from tests.snapshots.tables.test_history_page import write_story
+from tests.snapshots.tables.conftest import write_story
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,16 +4,15 @@
 """
 
 import re
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from snapshots.offline.history.run import make_history
 from snapshots.offline.history.views import register
+from snapshots.offline.query.answers import ask, table_lines
+from tests.snapshots.tables.conftest import story_in, write_story
 from tests.snapshots.tables.local import local_history
 from tests.snapshots.tables.test_history_against_twin import check
 
@@ -22,44 +21,27 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "history.md"
+LIMIT = 1000
 QUESTION = re.compile(r"```sql\n(?P<query>.+?)\n```\n\n```\n(?P<answer>.*?)```\n", re.DOTALL)
 
 
-def write_story(directory: Path) -> None:
-    """Run the example as the page says."""
-    subprocess.run(
-        [sys.executable, ROOT / "examples" / "history_story.py", directory], check=True, capture_output=True, timeout=60
-    )
-
-
-def shown(columns: list[str], rows: list[tuple[Any, ...]]) -> str:
-    """An answer as the page has it: one line for each row, null as a dash."""
-    table = [columns, *(["-" if value is None else value for value in row] for row in rows)]
-    widths = [max(len(row[at]) for row in table) for at in range(len(columns))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-    return "\n".join(lines) + "\n"
-
-
-def answers(spark: "SparkSession", directory: Path) -> dict[str, str]:
+def answers(spark: "SparkSession", story: Path) -> dict[str, str]:
     """Ask all questions of the page. Query -> answer."""
-    write_story(directory / "story")
-    make_history(spark, str(directory / "story"), str(directory / "out"))
-    register(spark, str(directory / "out"))
+    register(spark, str(story / "out"))
     found = {}
     for match in QUESTION.finditer(PAGE.read_text()):
-        frame = spark.sql(match["query"])
-        frame = frame.selectExpr(*(f"CAST(`{name}` AS STRING) AS `{name}`" for name in frame.columns))
-        found[match["query"]] = shown(frame.columns, [tuple(row) for row in frame.collect()])
+        answer = ask(spark, match["query"], LIMIT, as_text=True)
+        found[match["query"]] = "".join(f"{line}\n" for line in table_lines(answer.columns, answer.rows))
     return found
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_the_answers_of_the_page(spark: "SparkSession", tmp_path: Path) -> None:
+def test_the_answers_of_the_page(spark: "SparkSession", story: Path) -> None:
     told = {match["query"]: match["answer"] for match in QUESTION.finditer(PAGE.read_text())}
     assert len(told) == 10
-    assert answers(spark, tmp_path) == told
+    assert answers(spark, story) == told
 
 
 def test_the_story_is_a_history_that_the_twin_knows(tmp_path: Path) -> None:
@@ -76,7 +58,7 @@ def main() -> None:
 
     spark = start_session("local[2]", shuffle_partitions=2)
     with tempfile.TemporaryDirectory() as directory:
-        found = answers(spark, Path(directory))
+        found = answers(spark, story_in(Path(directory), spark))
     text = QUESTION.sub(lambda m: f"```sql\n{m['query']}\n```\n\n```\n{found[m['query']]}```\n", PAGE.read_text())
     PAGE.write_text(text)
     spark.stop()

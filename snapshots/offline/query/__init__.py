@@ -1,0 +1,1 @@
+"""Questions in Spark SQL, over a log or over the tables of a history."""

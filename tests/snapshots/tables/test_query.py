@@ -1,0 +1,158 @@
+"""`quorum-offline query`: questions in Spark SQL over a log and over the tables of a history, as a person types them."""
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from snapshots.offline.__main__ import main
+from snapshots.offline.commands import running
+from snapshots.offline.query.answers import table_lines
+from tests.snapshots.nodes import Node
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OUTAGES = (
+    "SELECT topic, partition, duration_ms DIV 1000 AS seconds, to_time, {} AS nothing FROM outages ORDER BY seconds"
+)
+Query = Callable[[Sequence[str | Path]], Result]
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture
+def query(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> Query:
+    """The command, with the session of all tests."""
+
+    @contextmanager
+    def session(*_: object) -> Iterator[object]:
+        with running.failing_in_one_line():
+            yield spark, lambda _: None
+
+    monkeypatch.setattr(running, "session", session)
+    return lambda words: CliRunner().invoke(main, ["query", *map(str, words)])
+
+
+def test_a_question_to_a_history_is_answered_for_people_and_for_machines(story: Path, query: Query) -> None:
+    text = query([story / "out", OUTAGES.format("NULL")])
+    assert text.stdout.splitlines() == [
+        "topic     partition  seconds  to_time              nothing",
+        "payments  0          1220     2026-11-20 12:50:20  -",
+        "payments  0          1700     2026-11-09 03:40:20  -",
+    ]
+    table = query([story / "out", OUTAGES.format("NULL"), "-o", "csv"])
+    assert list(csv.reader(table.stdout.splitlines())) == [
+        ["topic", "partition", "seconds", "to_time", "nothing"],
+        ["payments", "0", "1220", "2026-11-20 12:50:20", ""],
+        ["payments", "0", "1700", "2026-11-09 03:40:20", ""],
+    ]
+    document = json.loads(query([story / "out", OUTAGES.format("array(1)"), "--limit", "1", "-o", "json"]).stdout)
+    assert document == {
+        "schema_version": 1,
+        "columns": ["topic", "partition", "seconds", "to_time", "nothing"],
+        "rows": [
+            {
+                "topic": "payments",
+                "partition": 0,
+                "seconds": 1220,
+                "to_time": "2026-11-20T12:50:20.000Z",
+                "nothing": [1],
+            }
+        ],
+        "more": True,
+    }
+
+
+def test_a_question_to_a_log_names_its_views(story: Path, query: Query, tmp_path: Path) -> None:
+    """Also from a file, and with two views, which end at the same offset."""
+    file = tmp_path / "question.sql"
+    file.write_text(
+        "-- how often did the leader of each topic's partitions change?\n"
+        "SELECT t.name, count(*) AS changes FROM PartitionChange p JOIN topic t USING (topic_id)\n"
+        "WHERE p.leader IS NOT NULL GROUP BY ALL ORDER BY t.name;\n"
+    )
+    answer = query([story / "log", "--file", file])
+    assert answer.exit_code == 0, answer.output
+    assert [line.split() for line in answer.stdout.splitlines()] == [
+        ["name", "changes"],
+        ["orders", "8"],
+        ["payments", "4"],
+    ]
+
+
+def test_an_answer_that_is_cut_says_so(story: Path, query: Query) -> None:
+    answer = query([story / "log", "SELECT offset FROM records ORDER BY offset", "--limit", "2"])
+    assert answer.stdout.split() == ["offset", "0", "1"]
+    assert answer.stderr.splitlines() == ["there are more rows than 2; --limit shows more"]
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        ("SELECT tpic FROM outages", "name `tpic` cannot be resolved. Did you mean one of the following? [`topic`"),
+        ("SELECT 1 FROM nothing", "The table or view `nothing` cannot be found"),
+        ("SELECT topic FROM outages ORDER topic BY", "Syntax error at or near"),
+        ("SELECT 1 / partition FROM outages", "Division by zero"),
+        ("INSERT OVERWRITE DIRECTORY '{out}' USING csv SELECT 1", "this is a command, and only questions are answered"),
+        ("WITH one AS (SELECT 1) INSERT OVERWRITE DIRECTORY '{out}' USING csv SELECT * FROM one", "this is a command"),
+        ("DROP VIEW outages", "this is a command, and only questions are answered; nothing was changed"),
+        ("", "Syntax error at or near end of input"),
+    ],
+)
+def test_what_is_no_question_is_refused_in_one_line(
+    story: Path, query: Query, tmp_path: Path, question: str, reason: str
+) -> None:
+    answer = query([story / "out", question.format(out=tmp_path / "written")])
+    assert answer.exit_code == 2
+    assert reason in answer.stderr
+    assert answer.stderr.splitlines()[-1].startswith("Error: ")
+    assert "Without a question the command lists the views and their columns" in answer.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert query([story / "out", "SELECT count(*) AS n FROM outages"]).stdout.split() == ["n", "2"]
+
+
+def test_without_a_question_the_views_are_listed(story: Path, query: Query) -> None:
+    of_history = json.loads(query([story / "out", "-o", "json"]).stdout)["views"]
+    assert of_history["availability"] == ["broker_id", "date", "available_ms", "known_ms", "percent"]
+    of_log = query([story / "log"])
+    (line,) = (line for line in of_log.stdout.splitlines() if line.startswith("Topic "))
+    assert line.split(maxsplit=1) == ["Topic", "node, offset, epoch, timestamp, name, topic_id"]
+
+
+def test_two_columns_of_one_name_are_a_table_and_no_document(story: Path, query: Query) -> None:
+    """A JSON object would keep one of them."""
+    assert query([story / "out", "SELECT 1 AS a, 2 AS a"]).stdout.split() == ["a", "a", "1", "2"]
+    answer = query([story / "out", "SELECT 1 AS a, 2 AS a", "-o", "json"])
+    assert answer.exit_code == 2
+    assert "two columns have the name a; give one of them another name with AS" in answer.stderr
+
+
+def test_a_log_of_which_nothing_is_proven_is_refused(query: Query, tmp_path: Path) -> None:
+    """The hint names the options of the command."""
+    node = Node(tmp_path / "node", 7).live(3)
+    for snapshot in node.path.rglob("*.checkpoint"):
+        snapshot.unlink()
+    answer = query([node.path, "SELECT offset FROM records"])
+    assert answer.exit_code == 1
+    assert "is proven to be committed" in answer.stderr
+    assert "with --beside, or accept the risk with --uncommitted" in answer.stderr
+    assert query([node.path, "SELECT 1 AS x FROM records LIMIT 1", "--uncommitted"]).stdout.split() == ["x", "1"]
+
+
+def test_a_place_without_a_log_is_refused(query: Query, tmp_path: Path) -> None:
+    for question in ([], ["SELECT 1"]):
+        answer = query([tmp_path, *question])
+        assert answer.exit_code == 1, answer.output
+        assert str(tmp_path) in answer.stderr
+        assert len(answer.stderr.splitlines()) == 1
+
+
+def test_a_value_cannot_end_a_line_or_steer_a_terminal() -> None:
+    rows = [("first\nsecond", None), ("\x1b[31mred", "ü")]
+    assert list(table_lines(["name", "x"], rows)) == [r"name           x", r"first\nsecond  -", r"\x1b[31mred    ü"]
