@@ -6,7 +6,7 @@ Real daemons over real gRPC on a real disk, in a temporary directory. Each step 
 first step that fails ends the demo with exit code 1, prints the expected and the observed value, and keeps the directory. No
 process outlives the demo, also after Ctrl-C.
 
-The audit's report is written to REPORT, by default `demo-report.html` in the current directory.
+The report of the audit and the history is written to REPORT, by default `demo-report.html` in the current directory.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from evidence import (
     sha256,
     until,
 )
+from history_act import HistoryAct
 from narrator import DoesNotHold, Narrator, Step, expect
 from records_act import RecordsAct
 from spark import Spark
@@ -56,6 +57,7 @@ class Story:
         self.tell = narrator
         self.records = RecordsAct(stage)
         self.spark = Spark(cluster.layout.directory / "spark.log")
+        self.history = HistoryAct(stage, self.spark, report)
         self.snapshot = Path()
 
     @property
@@ -75,6 +77,7 @@ class Story:
             self.snapshot_everywhere,
             self.compacted,
             self.audited,
+            self.history.told,
             self.damage_found,
             self.stopped_in_order,
         ]
@@ -270,7 +273,7 @@ class Story:
     async def audited(self, step: Step) -> None:
         """Spark audits all three logs: clean"""
         logs = [str(node.data_directory) for node in self.controllers]
-        found = await self.spark.ask(job="audit", directories=logs, report=str(self.report))
+        found = await self.spark.ask(job="audit", directories=logs)
         expect(found["verdict"] == "clean" and not found["findings"], "a clean audit", found["findings"][:3])
         expect(len(found["nodes"]) == len(logs), f"{len(logs)} logs", len(found["nodes"]))
         batches = sum(node["batches"] for node in found["nodes"])
@@ -287,7 +290,7 @@ class Story:
         await asyncio.to_thread(shutil.copytree, victim.data_directory, copy)
         damage = flip_one_byte(copy)
         logs = [str(copy if node is victim else node.data_directory) for node in self.controllers]
-        found = await self.spark.ask(job="audit", directories=logs, report=None)
+        found = await self.spark.ask(job="audit", directories=logs)
         named = [finding for finding in found["findings"] if finding["position"] == damage.batch_position]
         expected = f"a finding at {damage.file}, byte {damage.batch_position}, offset {damage.offset}"
         expect(found["verdict"] != "clean" and bool(named), expected, found["findings"][:3])

@@ -8,27 +8,59 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from snapshots.offline.audit.result import AuditResult
 
-def answer(spark: "SparkSession", request: dict[str, Any]) -> dict[str, Any]:
-    """Runs one job and returns the result."""
-    from snapshots.offline.audit.run import audit
-    from snapshots.offline.audit.summary import summary
-    from snapshots.offline.compaction import compact
-    from snapshots.offline.report.page import report_html
+ROWS_MAX = 1000
+"""Maximum number of rows of an answer."""
 
-    if request["job"] == "compact":
-        compacted = compact(spark, request["directory"], request["offset"], request["out"])
-        return {"path": compacted.path, "records": compacted.record_count, "digest": compacted.digest.hex()}
-    result = audit(spark, request["directories"])
-    if request["report"] is not None:
-        Path(request["report"]).write_text(report_html(result))
-    return summary(result)
+
+class Jobs:
+    """The jobs of the demo, in the order in which the demo asks for them."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self._spark = spark
+        self._audited: AuditResult | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Runs one job and returns the result."""
+        match request["job"]:
+            case "compact":
+                return self._compact(request)
+            case "history":
+                return self._history(request)
+            case _:
+                return self._audit(request)
+
+    def _compact(self, request: dict[str, Any]) -> dict[str, Any]:
+        from snapshots.offline.compaction import compact
+
+        made = compact(self._spark, request["directory"], request["offset"], request["out"])
+        return {"path": made.path, "records": made.record_count, "digest": made.digest.hex()}
+
+    def _audit(self, request: dict[str, Any]) -> dict[str, Any]:
+        from snapshots.offline.audit.run import audit
+        from snapshots.offline.audit.summary import summary
+
+        self._audited = audit(self._spark, request["directories"])
+        return summary(self._audited)
+
+    def _history(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Writes the tables of a history, and the report of it and the last audit; asks the tables the questions."""
+        from snapshots.offline.history.views import register
+        from snapshots.offline.query.answers import as_document, ask
+        from snapshots.offline.report.run import write_report
+
+        write_report(self._spark, request["directories"], request["report"], request["out"], audited=self._audited)
+        register(self._spark, request["out"])
+        answers = [
+            as_document(ask(self._spark, text, ROWS_MAX, as_text=False))["rows"] for text in request["questions"]
+        ]
+        return {"answers": answers}
 
 
 def main() -> None:
@@ -45,10 +77,11 @@ def main() -> None:
     except JavaNotFound as e:
         answers.write(json.dumps({"error": str(e)}) + "\n")
         return
+    jobs = Jobs(spark)
     answers.write(json.dumps({"version": spark.version, "seconds": time.monotonic() - began}) + "\n")
     for line in sys.stdin:
         try:
-            found = answer(spark, json.loads(line))
+            found = jobs.answer(json.loads(line))
         except Exception as e:  # any failure of a job is an answer to its request
             found = {"error": f"{type(e).__name__}: {e}"}
         answers.write(json.dumps(found) + "\n")
