@@ -55,4 +55,6 @@ async def main(command: str, bootstrap: str, *arguments: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 4 or sys.argv[1] not in ("work", "submit"):
+        sys.exit(__doc__)
     metaquorum.run(main(*sys.argv[1:]))

@@ -57,4 +57,4 @@ async def main(name: str, bootstrap: str) -> None:
 
 
 if __name__ == "__main__":
-    metaquorum.run(main(*sys.argv[1:3]))
+    metaquorum.run(main(*sys.argv[1:]) if len(sys.argv) == 3 else sys.exit(__doc__))

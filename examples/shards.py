@@ -77,4 +77,4 @@ async def run(config_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run(Path(sys.argv[1])))
+    asyncio.run(run(Path(sys.argv[1])) if len(sys.argv) == 2 else sys.exit(__doc__))

@@ -34,4 +34,4 @@ async def main(bootstrap: str, topic: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:3]))
+    asyncio.run(main(*sys.argv[1:]) if len(sys.argv) == 3 else sys.exit(__doc__))
