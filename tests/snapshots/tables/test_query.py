@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from snapshots.offline.__main__ import main
 from snapshots.offline.commands import running
 from snapshots.offline.query.answers import table_lines
+from tests.snapshots.kafka.given import nodes, unpack
 from tests.snapshots.nodes import Node
 
 if TYPE_CHECKING:
@@ -83,6 +84,28 @@ def test_a_question_to_a_log_names_its_views(story: Path, query: Query, tmp_path
         ["name", "changes"],
         ["orders", "8"],
         ["payments", "4"],
+    ]
+
+
+def test_a_question_to_a_log_of_kafka_is_answered(query: Query, tmp_path: Path) -> None:
+    """The log is transcribed, as far as a majority of the controllers has it."""
+    first, second, _ = (unpack("upgraded-4.2.0", node, tmp_path) for node in nodes("upgraded-4.2.0"))
+    question = (
+        "SELECT name, count(*) AS partitions FROM Partition JOIN topic USING (topic_id) GROUP BY name ORDER BY name"
+    )
+    answer = query([first, "--beside", second, question])
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout.split() == [
+        "name",
+        "partitions",
+        "bills",
+        "3",
+        "careful",
+        "2",
+        "orders",
+        "5",
+        "short-lived",
+        "3",
     ]
 
 
