@@ -18,7 +18,7 @@ from snapshots.offline.audit.baseline import Baseline, CannotUseBaseline, Holder
 from snapshots.offline.committed import committed_end
 from snapshots.offline.dump_source import Shown, dump_of
 from snapshots.offline.history.begin import reaching_back
-from snapshots.offline.history.output import BASELINE_NAME, HistoryRefused
+from snapshots.offline.history.output import BASELINE_NAME, HistoryRefused, place_of
 from snapshots.offline.history.output import read_baseline as read_history
 from snapshots.offline.inputs import find_log
 from snapshots.offline.kafka.dump import Range
@@ -157,7 +157,7 @@ def _take_history(data: bytes) -> None:
     place = _scratch() / "history"
     place.mkdir(exist_ok=True)
     (place / BASELINE_NAME).write_bytes(data)
-    found = read_history(place)
+    found = read_history(place_of(str(place)))
     assert found is not None
     assert isinstance(found.run, int) and isinstance(found.end.offset, int) and isinstance(found.node, str)
 

@@ -43,7 +43,7 @@ class _Place(click.ParamType[Any]):
     required=True,
     type=click.Path(file_okay=False),
     callback=outside_of_nodes,
-    help="The directory of the tables.",
+    help="The directory of the tables, a path or a URL.",
 )
 @click.option("--tables", "names", help="Comma-separated; default: all tables, or those that the directory has.")
 @click.option("--since", type=_Place(), help="Leave out what ended before this offset or time (UTC).")

@@ -26,7 +26,7 @@ from snapshots.offline.commands.shared import (
 @click.option(
     "--history", "history_dir", type=click.Path(file_okay=False),
     callback=outside_of_nodes,
-    help="The directory of a history, which is made or continued; default: a temporary one.",
+    help="The directory of a history, a path or a URL, which is made or continued; default: a temporary one.",
 )  # fmt: skip
 @click.option("--uncommitted", is_flag=True, help="Show also what is durable and perhaps not committed.")
 @format_option

@@ -22,6 +22,7 @@ _DISK_ERRORS: Final = (
     rf"(?:{re.escape(FlushFailed.__module__)}\.)?(?:FlushFailed|Removed|OSError|\w+Error(?=: \[Errno ))"
 )
 """The names of the disk's errors in a traceback. The number of the operating system marks an OSError of another name."""
+_STORE_ERROR: Final = re.compile(r"^(?:[\w.]+\.)?StoreRefused: (?P<reason>.+)$", re.MULTILINE)
 _WORKERS_ERROR: Final = re.compile(rf"^(?:{_LOG_ERROR}|{_DISK_ERRORS}): (?P<reason>.+)$", re.MULTILINE)
 
 
@@ -84,6 +85,8 @@ def failing_in_one_line() -> Iterator[None]:
     except (LogFormatError, OSError, FlushFailed) as e:
         raise Failed(str(e)) from None
     except PySparkException as e:
+        if (store := _STORE_ERROR.search(str(e))) is not None:
+            raise Failed(store["reason"]) from None
         found = _WORKERS_ERROR.search(str(e))
         if found is None:
             raise

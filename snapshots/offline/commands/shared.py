@@ -1,7 +1,8 @@
 """The common parts of the commands of `quorum-offline`: options, exit codes, and the error of a job."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -85,19 +86,31 @@ def outside_of_nodes(context: click.Context, parameter: click.Parameter, value: 
 
 def is_history(directory: str) -> bool:
     """Return True for a directory that `quorum-offline history` has written."""
-    from snapshots.offline.history.output import BASELINE_NAME
+    from snapshots.offline.history.output import BASELINE_NAME, place_of
 
-    return "://" not in directory and (Path(directory) / BASELINE_NAME).is_file()
+    if "://" not in directory:
+        return (Path(directory) / BASELINE_NAME).is_file()
+    with _readable(directory):
+        return place_of(directory).exists(BASELINE_NAME)
 
 
 def refuse_unusable_tables(out_dir: str | None) -> None:
     """Refuse a directory where no history can be made or continued, before Spark starts."""
-    from snapshots.offline.history.output import HistoryRefused, place_of, read_baseline
+    from snapshots.offline.history.output import place_of, read_baseline
 
     if out_dir is None:
         return
-    try:
+    with _readable(out_dir):
         read_baseline(place_of(out_dir))
+
+
+@contextmanager
+def _readable(out_dir: str) -> Iterator[None]:
+    """Turn an error of the tables' directory into one line."""
+    from snapshots.offline.history.output import HistoryRefused
+
+    try:
+        yield
     except HistoryRefused as e:
         raise Failed(str(e)) from None
     except OSError as e:

@@ -17,65 +17,62 @@ import json
 import re
 import uuid
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from metadata_log.disk.files import RealDirectory
-from snapshots.offline.history.output import OPEN_DAY, HistoryRefused, files_that_count
-from snapshots.offline.history.tables import schema_of_table
+from snapshots.offline.history.directory import TablesDirectory
+from snapshots.offline.history.output import HistoryRefused, day_of, files_that_count
+from snapshots.offline.history.tables import TABLES, schema_of_table
+from snapshots.offline.readonly import location_of
 from snapshots.offline.typed.arrow_schema import spark_schema_of
 
 LOG_NAME: Final = "_delta_log"
 COMMIT_BYTES_MAX: Final = 256 << 20
 """Maximum size of a commit. The first one has a line for each file."""
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
-_DAY: Final = "day="
 
 
-def has_log(out: Path) -> bool:
+def has_log(out: TablesDirectory) -> bool:
     """Return True if the tables in the directory are Delta tables."""
-    return any(out.glob(f"*/{LOG_NAME}"))
+    return any(out.exists(f"{table}/{LOG_NAME}") for table in TABLES)
 
 
-def commit(out: Path, tables: Iterable[str], run: int) -> None:
+def commit(out: TablesDirectory, tables: Iterable[str], run: int) -> None:
     """Let the logs name the files that count after `run`. A log that names them already stays as it is.
 
     Raises:
         HistoryRefused: a log is damaged.
     """
     for table in tables:
-        wanted = {str(path.relative_to(out / table)): path for path in files_that_count(out, table, run)}
-        version, known = _replayed(out / table)
-        actions = [{"add": _added(name, wanted[name])} for name in sorted(set(wanted) - known)]
+        wanted = {name.removeprefix(f"{table}/"): name for name in files_that_count(out, table, run)}
+        version, known = _replayed(out, table)
+        actions = [{"add": _added(out, name, wanted[name])} for name in sorted(set(wanted) - known)]
         actions += [{"remove": {"path": name, "dataChange": True}} for name in sorted(known - set(wanted))]
         if version is None:
             actions = [_PROTOCOL, {"metaData": _metadata(out, table)}, *actions]
         if actions:
             number = 0 if version is None else version + 1
             text = "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
-            (out / table / LOG_NAME).mkdir(exist_ok=True)
-            RealDirectory(out / table / LOG_NAME).write_atomic(f"{number:020}.json", text.encode())
+            out.write_atomic(f"{table}/{LOG_NAME}/{number:020}.json", text.encode())
 
 
-def named_files(table: Path) -> set[str]:
+def named_files(out: TablesDirectory, table: str) -> set[str]:
     """Return the files that the log of a table names, relative to its directory."""
-    return _replayed(table)[1]
+    return _replayed(out, table)[1]
 
 
 _PROTOCOL: Final = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 
 
-def _replayed(table: Path) -> tuple[int | None, set[str]]:
+def _replayed(out: TablesDirectory, table: str) -> tuple[int | None, set[str]]:
     """Return the version of a table, and its files; (None, nothing) without a log."""
     names: set[str] = set()
     version: int | None = None
-    log = RealDirectory(table / LOG_NAME) if (table / LOG_NAME).exists() else None
-    for name in () if log is None else sorted(filter(_COMMIT.fullmatch, log.names())):
-        assert log is not None
+    log = out.below(f"{table}/{LOG_NAME}")
+    for name in sorted(filter(_COMMIT.fullmatch, log.names())):
         try:
-            for line in log.read(name, COMMIT_BYTES_MAX).splitlines():
+            for line in (log.content(name, COMMIT_BYTES_MAX) or b"").splitlines():
                 action: dict[str, Any] = json.loads(line)
                 if "add" in action:
                     names.add(action["add"]["path"])
@@ -83,15 +80,15 @@ def _replayed(table: Path) -> tuple[int | None, set[str]]:
                     names.discard(action["remove"]["path"])
         except (ValueError, KeyError, TypeError) as e:
             raise HistoryRefused(
-                f"{table / LOG_NAME / name} is damaged ({e!r:.80}); make the tables anew in another directory"
+                f"{log}/{name} is damaged ({e!r:.80}); make the tables anew in another directory"
             ) from None
         version = int(name.removesuffix(".json"))
     return version, names
 
 
-def _metadata(out: Path, table: str) -> dict[str, Any]:
+def _metadata(out: TablesDirectory, table: str) -> dict[str, Any]:
     return {
-        "id": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{out.resolve()}/{table}")),
+        "id": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{location_of(str(out))}/{table}")),
         "format": {"provider": "parquet", "options": {}},
         "schemaString": spark_schema_of(schema_of_table(table)).json(),
         "partitionColumns": ["day"],
@@ -99,13 +96,16 @@ def _metadata(out: Path, table: str) -> dict[str, Any]:
     }
 
 
-def _added(name: str, path: Path) -> dict[str, Any]:
-    folder, status = path.parent.name, path.stat()
+def _added(out: TablesDirectory, name: str, path: str) -> dict[str, Any]:
+    """Return what a commit says about a file: `name` is relative to the table, and `path` to the directory of the tables."""
+    size, changed_ms = out.status(path)
+    with out.source(path) as source:
+        rows = pq.read_metadata(source).num_rows
     return {
         "path": name,
-        "partitionValues": {"day": None if folder == OPEN_DAY else folder.removeprefix(_DAY)},
-        "size": status.st_size,
-        "modificationTime": status.st_mtime_ns // 1_000_000,
+        "partitionValues": {"day": day_of(path)},
+        "size": size,
+        "modificationTime": changed_ms,
         "dataChange": True,
-        "stats": json.dumps({"numRecords": pq.read_metadata(path).num_rows}),
+        "stats": json.dumps({"numRecords": rows}),
     }

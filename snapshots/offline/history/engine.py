@@ -2,20 +2,20 @@
 
 import datetime as dt
 import json
-import shutil
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow.parquet as pq
 
+from snapshots.offline.history.directory import TablesDirectory
 from snapshots.offline.history.folding.broker_history import ENTITIES, BrokerHistory, StepRecords
 from snapshots.offline.history.folding.steps import Step, Steps
 from snapshots.offline.history.folding.task import Task, record_of, steps_in
 from snapshots.offline.history.log_rows import LOG_ROWS
-from snapshots.offline.history.output import STATE_FILES, Baseline, HistoryRefused
+from snapshots.offline.history.output import Baseline, HistoryRefused, files_of_state
 from snapshots.offline.history.pieces import PIECES, Piece, units_of
+from snapshots.offline.history.stored_rows import parquet_rows
 from snapshots.offline.history.tables import COUNTS, STATE, Row
 from snapshots.offline.history.topic_packs import EntityRow
 from snapshots.offline.history.writer import PASSED, STATE_SCHEMA, UNITS, WRITTEN, TaskMerge, TaskPass
@@ -32,7 +32,7 @@ Written = dict[str, tuple[int, int]]
 """For each table the numbers of final rows and of open rows."""
 
 
-def with_state(spark: "SparkSession", rows: "DataFrame", out: Path, last: Baseline) -> "DataFrame":
+def with_state(spark: "SparkSession", rows: "DataFrame", out: TablesDirectory, last: Baseline) -> "DataFrame":
     """Return the rows of the log, behind those of the state that the run `last` has left.
 
     Raises:
@@ -40,16 +40,16 @@ def with_state(spark: "SparkSession", rows: "DataFrame", out: Path, last: Baseli
     """
     from pyspark.sql import functions as f
 
-    paths = sorted(map(str, (out / STATE).glob(STATE_FILES.format(run=last.run))))
-    found = sum(pq.read_metadata(path).num_rows for path in paths)
+    names = files_of_state(out, last.run)
+    found = sum(_number_of_rows(out, name) for name in names)
     if found != last.state_rows:
         raise HistoryRefused(
-            f"{out / STATE} has {found} of the {last.state_rows} rows of run {last.run}: files are missing or strange; make the "
+            f"{out}/{STATE} has {found} of the {last.state_rows} rows of run {last.run}: files are missing or strange; make the "
             "tables anew in another directory"
         )
-    if not paths:
+    if not names:
         return rows
-    state = spark.read.schema(spark_schema_of(STATE_SCHEMA)).parquet(*paths)
+    state = parquet_rows(spark, out, names, STATE_SCHEMA)
     columns = [
         f.col(field.name)
         if field.name in STATE_SCHEMA.names
@@ -59,6 +59,11 @@ def with_state(spark: "SparkSession", rows: "DataFrame", out: Path, last: Baseli
         for field in LOG_ROWS
     ]
     return state.select(*columns).unionByName(rows)
+
+
+def _number_of_rows(out: TablesDirectory, name: str) -> int:
+    with out.source(name) as source:
+        return int(pq.read_metadata(source).num_rows)
 
 
 def broker_pass(
@@ -107,7 +112,7 @@ class Passed(NamedTuple):
     state_rows: int
 
 
-def large_pass(spark: "SparkSession", rows: "DataFrame", task: Task, staging: Path, run: int) -> Passed:
+def large_pass(spark: "SparkSession", rows: "DataFrame", task: Task, staging: TablesDirectory, run: int) -> Passed:
     """Run the pass over all entities, and write the staged files."""
     from pyspark.sql import functions as f
 
@@ -128,7 +133,7 @@ def large_pass(spark: "SparkSession", rows: "DataFrame", task: Task, staging: Pa
     return Passed(written, counts, state_rows)
 
 
-def _merge(spark: "SparkSession", pieces: Iterable[Piece], staging: Path, run: int) -> Written:
+def _merge(spark: "SparkSession", pieces: Iterable[Piece], staging: TablesDirectory, run: int) -> Written:
     """Merge the pieces to the files of their days."""
     from pyspark.sql import functions as f
 
@@ -138,7 +143,7 @@ def _merge(spark: "SparkSession", pieces: Iterable[Piece], staging: Path, run: i
     planned = spark.createDataFrame(units, spark_schema_of(UNITS)).repartition(min(len(units), MERGE_TASKS))
     written = planned.mapInArrow(TaskMerge(staging, run), spark_schema_of(WRITTEN))
     answers = written.groupBy("table").agg(f.sum("final").alias("final"), f.sum("open").alias("open")).collect()
-    shutil.rmtree(staging / PIECES)
+    staging.remove_all(PIECES)
     return {row["table"]: (row["final"], row["open"]) for row in answers}
 
 

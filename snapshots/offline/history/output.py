@@ -15,28 +15,32 @@ The files of a run are flushed to the disk before its baseline names them, so a 
 
 One run at a time writes, under a lock. A staging directory has a random name, because Spark's tasks of a killed driver may write
 on for some seconds: they must not write into the files of the next run.
+
+OUT may be the URL of an object store, which has no lock. So a run looks again before it moves its files: is the baseline still
+the one on which it builds, and does its staging directory still exist? Example: runs 2 of two jobs, A and B.
+  1. A begins. B begins, and removes the staging directory of A.
+  2. A has done its work, finds no staging directory, and is refused. B goes on.
+Between this look and the new baseline nothing guards a run: the operator lets one job at a time write at a URL.
 """
 
 import json
-import os
 import re
 import secrets
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from metadata_log.disk.failures import DirectoryInUse
-from metadata_log.disk.files import LOCK_NAME, RealDirectory
+from metadata_log.disk.files import LOCK_NAME
 from metadata_log.format.batch import CHAIN_BYTES
 from metadata_log.format.ids import OFFSET_MAX, Epoch, NodeId, Offset
+from snapshots.offline.history.directory import LocalTables, StoredTables, TablesDirectory
 from snapshots.offline.history.folding.steps import Step
 from snapshots.offline.history.tables import STATE, TABLES, Row
 
 BASELINE_NAME: Final = "_history.json"
 STAGING: Final = "_staging"
-STATE_FILES: Final = "run-{run}-*.parquet"
 OPEN_DAY: Final = "day=__HIVE_DEFAULT_PARTITION__"
 SCHEMA_VERSION: Final = 1
 BASELINE_BYTES_MAX: Final = 64 << 20
@@ -71,37 +75,35 @@ class Baseline(NamedTuple):
     """The number of rows in the files of `_state`."""
 
 
-def place_of(out_dir: str) -> Path:
-    """Return the directory of the tables.
+def place_of(out_dir: str) -> TablesDirectory:
+    """Return the directory of the tables, by its local path or URL.
 
     Raises:
-        HistoryRefused: the text is the URL of an object store.
+        HistoryRefused: Arrow knows no such URL.
+        OSError: the store cannot be opened.
     """
     path = out_dir.removeprefix("file://")
-    if "://" in path:
-        raise HistoryRefused(
-            f"{out_dir} is an object store, and the tables grow in place: name a directory that driver and workers "
-            "share, and copy it"
-        )
-    return Path(path)
+    if "://" not in path:
+        return LocalTables(Path(path))
+    try:
+        return StoredTables(path)
+    except (ValueError, NotImplementedError) as e:
+        raise HistoryRefused(f"{out_dir} is no URL of a store that can be opened ({e}); name another one") from None
 
 
-def read_baseline(out: Path) -> Baseline | None:
+def read_baseline(out: TablesDirectory) -> Baseline | None:
     """Return the baseline in the directory; None if there is none.
 
     Raises:
         HistoryRefused: the file is damaged or of a later release, or the directory has other files.
     """
-    path = out / BASELINE_NAME
-    if not path.exists():
-        strange = [entry.name for entry in out.iterdir() if entry.name not in _ours()] if out.exists() else []
-        if strange:
-            raise HistoryRefused(f"{out} has files that no history has, such as {strange[0]}; choose another directory")
-        return None
+    path = f"{out}/{BASELINE_NAME}"
     try:
-        if path.stat().st_size > BASELINE_BYTES_MAX:
-            raise ValueError(f"more than {BASELINE_BYTES_MAX} bytes")
-        found = json.loads(path.read_bytes())
+        content = out.content(BASELINE_NAME, BASELINE_BYTES_MAX)
+        if content is None:
+            _check_ours(out)
+            return None
+        found = json.loads(content)
         version = found.pop("schema_version")
         if version != SCHEMA_VERSION:
             raise HistoryRefused(
@@ -158,102 +160,116 @@ def _pair(epoch: Epoch, leader: NodeId) -> tuple[Epoch, NodeId]:
     return epoch, leader
 
 
-def write_baseline(out: Path, baseline: Baseline) -> None:
+def write_baseline(out: TablesDirectory, baseline: Baseline) -> None:
     """Make the run of this baseline the last complete one."""
     found: dict[str, Any] = baseline._asdict()
     found["end"] = list(baseline.end)
     found["chain"] = None if baseline.chain is None else baseline.chain.hex()
     text = json.dumps({"schema_version": SCHEMA_VERSION, **found}, ensure_ascii=False, indent=1)
-    RealDirectory(out).write_atomic(BASELINE_NAME, text.encode())
+    out.write_atomic(BASELINE_NAME, text.encode())
 
 
-def _ours() -> set[str]:
-    return {BASELINE_NAME, f"{BASELINE_NAME}.tmp", STAGING, STATE, LOCK_NAME, *TABLES}
+def _check_ours(out: TablesDirectory) -> None:
+    """Refuse a directory with other files. A run that died may have left its files, and no baseline."""
+    ours = {
+        BASELINE_NAME,
+        *(BASELINE_NAME + suffix for suffix in (".tmp", ".part")),
+        STAGING,
+        STATE,
+        LOCK_NAME,
+        *TABLES,
+    }
+    strange = [name for name in out.names() if name not in ours]
+    if strange:
+        raise HistoryRefused(f"{out} has files that no history has, such as {strange[0]}; choose another directory")
 
 
 @contextmanager
-def locked(out: Path, last: Baseline | None) -> Iterator[None]:
-    """Let only this run write. `last`: the baseline on which the run builds.
+def locked(out: TablesDirectory, last: Baseline | None) -> Iterator[None]:
+    """Let only this run write; at a store, look whether another one has written. `last`: the baseline on which the run builds.
 
     Raises:
         HistoryRefused: another run writes, or has written since `last` was read.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    directory = RealDirectory(out)
     try:
-        directory.lock()
+        with out.alone():
+            _check_last(out, last)
+            yield
     except DirectoryInUse:
         raise HistoryRefused(
             f"another run writes the tables in {out}; wait for its end, and run the job again"
         ) from None
-    try:
-        if read_baseline(out) != last:
-            raise HistoryRefused(f"another run has written {out} meanwhile; run the job again")
-        yield
-    finally:
-        directory.unlock()
 
 
-def prepare(out: Path, complete_run: int) -> Path:
+def _check_last(out: TablesDirectory, last: Baseline | None) -> None:
+    if read_baseline(out) != last:
+        raise HistoryRefused(f"another run has written {out} meanwhile; run the job again")
+
+
+def prepare(out: TablesDirectory, complete_run: int) -> TablesDirectory:
     """Remove what an incomplete run has left, and return an empty staging directory."""
-    staging = out / STAGING
-    if staging.exists():
-        shutil.rmtree(staging)
-    for path, run in _files(out):
-        if run > complete_run:
-            path.unlink()
+    out.remove_all(STAGING)
+    out.remove_files([name for name, run in _files(out) if run > complete_run])
     remove_old(out, complete_run)
-    mine = staging / secrets.token_hex(8)
-    mine.mkdir(parents=True)
+    mine = out.below(f"{STAGING}/{secrets.token_hex(8)}")
+    mine.begin()
     return mine
 
 
-def publish(out: Path, staging: Path, tables: Iterable[str]) -> None:
+def check_alone(out: TablesDirectory, staging: TablesDirectory, last: Baseline | None) -> None:
+    """Refuse to go on if another run has begun or ended since `prepare`. Only a store lets that happen.
+
+    Raises:
+        HistoryRefused: another run has written, or writes.
+    """
+    _check_last(out, last)
+    if not staging.has_begun():
+        raise HistoryRefused(
+            f"another run writes the tables in {out}; let one job at a time write there, and run it again"
+        )
+
+
+def publish(out: TablesDirectory, staging: TablesDirectory, tables: Iterable[str]) -> None:
     """Move the staged files beside those of earlier runs, durably. Each table gets a directory, also if it has no rows."""
-    directories = {out}
-    for table in tables:
-        (out / table).mkdir(exist_ok=True)
-        directories.add(out / table)
-    for path in sorted(staging.rglob("*.parquet")):
-        target = out / path.relative_to(staging)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _flush(path)
-        path.replace(target)  # the baseline, and not this move, makes the rows count
-        directories |= {target.parent, target.parent.parent}
-    for directory in directories:
-        _flush(directory)
-    shutil.rmtree(out / STAGING)
+    out.take(staging, tables)
+    out.remove_all(STAGING)
 
 
-def _flush(path: Path) -> None:
-    """Flush a file, or the names in a directory, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def remove_old(out: Path, run: int) -> None:
+def remove_old(out: TablesDirectory, run: int) -> None:
     """Remove the open rows, and the state, of runs before `run`."""
-    for path, found in _files(out):
-        if found < run and (path.parent.name == OPEN_DAY or path.parent.name == STATE):
-            path.unlink()
+    out.remove_files([name for name, found in _files(out) if found < run and _folder(name) in (OPEN_DAY, STATE)])
 
 
-def files_that_count(out: Path, table: str, run: int) -> list[Path]:
+def files_that_count(out: TablesDirectory, table: str, run: int) -> list[str]:
     """Return the files of a table after `run` is complete: final rows of all runs, and the open rows of this run."""
-    found = [
-        (path, int(match[1]))
-        for path in sorted((out / table).rglob("*.parquet"))
-        if (match := _FILE.fullmatch(path.name))
+    return [
+        name for name, number in _numbered(out, table) if number == run or (number < run and _folder(name) != OPEN_DAY)
     ]
-    return [path for path, number in found if number == run or (number < run and path.parent.name != OPEN_DAY)]
 
 
-def _files(out: Path) -> Iterator[tuple[Path, int]]:
+def files_of_state(out: TablesDirectory, run: int) -> list[str]:
+    """Return the files of the state that a run has left."""
+    return [name for name, number in _numbered(out, STATE) if number == run]
+
+
+def day_of(name: str) -> str | None:
+    """Return the day of a file's rows, such as 2026-11-24; None: they are open."""
+    folder = _folder(name)
+    return None if folder == OPEN_DAY else folder.removeprefix("day=")
+
+
+def _folder(name: str) -> str:
+    return name.split("/")[-2]
+
+
+def _files(out: TablesDirectory) -> Iterator[tuple[str, int]]:
     for table in (*TABLES, STATE):
-        for path in sorted((out / table).rglob("*.parquet")):
-            match = _FILE.fullmatch(path.name)
-            if match is not None:
-                yield path, int(match[1])
+        yield from _numbered(out, table)
+
+
+def _numbered(out: TablesDirectory, table: str) -> Iterator[tuple[str, int]]:
+    """Yield the names of the files of a table, in the directory `out`, each with the number of its run."""
+    for name in out.files(table):
+        match = _FILE.fullmatch(name.rpartition("/")[2])
+        if match is not None:
+            yield name, int(match[1])

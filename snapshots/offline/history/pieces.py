@@ -16,11 +16,11 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from snapshots.offline.history.directory import TablesDirectory
 from snapshots.offline.history.tables import DAY_AT, Values, schema_of_table
 from snapshots.offline.typed.arrow_schema import record_batch
 
@@ -64,8 +64,8 @@ class PieceWriter:
     successful attempt are merged.
     """
 
-    def __init__(self, staging: Path, attempt: int) -> None:
-        self._directory = staging / PIECES
+    def __init__(self, staging: TablesDirectory, attempt: int) -> None:
+        self._staging = staging
         self._attempt = attempt
         self._waiting: defaultdict[tuple[str, dt.date | None], list[Values]] = defaultdict(list)
         """The rows of each table and day."""
@@ -107,8 +107,8 @@ class PieceWriter:
 
     def _writer(self, table: str, name: str) -> Any:
         if table not in self._writers:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            file = pa.ipc.new_file(str(self._directory / name), schema_of_table(table), options=_OPTIONS)
+            sink = self._stack.enter_context(self._staging.sink(f"{PIECES}/{name}"))
+            file = pa.ipc.new_file(sink, schema_of_table(table), options=_OPTIONS)
             self._writers[table] = self._stack.enter_context(file)
         return self._writers[table]
 
@@ -134,8 +134,8 @@ def units_of(pieces: Iterable[Piece]) -> Iterator[Unit]:
 class PieceReader:
     """Reads pieces of any task. Use it as a context: it keeps the files open."""
 
-    def __init__(self, staging: Path) -> None:
-        self._directory = staging / PIECES
+    def __init__(self, staging: TablesDirectory) -> None:
+        self._staging = staging
         self._files: dict[str, Any] = {}
         self._stack = ExitStack()
 
@@ -154,7 +154,7 @@ class PieceReader:
 
     def _file(self, name: str) -> Any:
         if name not in self._files:
-            source = self._stack.enter_context(pa.memory_map(str(self._directory / name)))
+            source = self._stack.enter_context(self._staging.source(f"{PIECES}/{name}"))
             self._files[name] = self._stack.enter_context(pa.ipc.open_file(source))
         return self._files[name]
 

@@ -6,12 +6,12 @@
     4  pass      entity by entity, in parallel: rows of all tables
     5  write     staged files, then the baseline
 
-The job only reads the node's directory, live or copied. The directory of the tables must be one that driver and workers share.
+The job only reads the node's directory, live or copied. The directory of the tables must be one that driver and workers share, or
+the URL of an object store.
 """
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from metadata_log.format.ids import Offset
@@ -27,6 +27,7 @@ from snapshots.offline.history.begin import (
     reaching_back,
     since_of,
 )
+from snapshots.offline.history.directory import TablesDirectory
 from snapshots.offline.history.elections import election_rows
 from snapshots.offline.history.folding.broker_history import BrokerHistory
 from snapshots.offline.history.folding.steps import Steps, steps_of
@@ -36,6 +37,7 @@ from snapshots.offline.history.log_source import SPLIT_BYTES, read_log
 from snapshots.offline.history.output import (
     Baseline,
     HistoryRefused,
+    check_alone,
     locked,
     place_of,
     prepare,
@@ -58,7 +60,7 @@ Progress = Callable[[str], object]
 class History(NamedTuple):
     """The result of a run."""
 
-    out: Path
+    out: TablesDirectory
     begin: Offset
     """The offset from which this run has read the log."""
     baseline: Baseline
@@ -96,7 +98,7 @@ def make_history(
     progress: Progress = str,
     split_bytes: int = SPLIT_BYTES,
 ) -> History:
-    """Write or continue the tables in `out_dir`.
+    """Write or continue the tables in `out_dir`, a local path or a URL that `ReadOnlyDirectory` knows.
 
     The log is read up to `until`, and no further than its files, and those of the other controllers in `beside`, prove that it is
     committed; with `uncommitted` as far as it is durable. With `delta` the tables are Delta tables from now on.
@@ -105,12 +107,14 @@ def make_history(
         HistoryRefused: the log is damaged, nothing proves a record, the log has another history than the tables, another run
             writes them, or the tables cannot go on.
         LogFormatError: the directory has no log, or the log has records that this release cannot read.
+        StoreRefused: the store of the tables did. A task's error is Spark's, with this one in its text.
     """
     out = place_of(out_dir)
     logs = find_logs([directory, *beside])
     if any(lies_in(str(out), each) for each in logs):
         raise HistoryRefused(f"{out} lies in the directory of a node, where no job writes; choose another directory")
-    last = read_baseline(out)
+    with out.telling():
+        last = read_baseline(out)
     log = reaching_back(logs[0], last)
     names = _agreed(last, tuple(sorted(set(wanted))), since)
     begin = begin_of(log, last)
@@ -122,7 +126,7 @@ def make_history(
     ).persist()
     try:
         run = _look(log, begin, rows, names, since, until)
-        with locked(out, last):
+        with out.telling(), locked(out, last):
             return _make(spark, run, out, log.node, progress, delta=delta)._replace(committed=committed)
     finally:
         rows.unpersist()
@@ -163,7 +167,9 @@ def _agreed(last: Baseline | None, wanted: tuple[str, ...], since: Place | None)
     return last.tables
 
 
-def _make(spark: "SparkSession", run: _Run, out: Path, node: str, progress: Progress, *, delta: bool) -> History:
+def _make(
+    spark: "SparkSession", run: _Run, out: TablesDirectory, node: str, progress: Progress, *, delta: bool
+) -> History:
     begin, end, last = run.begin, run.end, run.begin.last
     if last is not None and delta_log.has_log(out):
         delta_log.commit(out, run.names, last.run)  # the last run may have died before
@@ -206,12 +212,22 @@ def _make(spark: "SparkSession", run: _Run, out: Path, node: str, progress: Prog
         tuple(brokers.open.values()),
         state_rows,
     )
+    check_alone(out, staging, last)
     publish(out, staging, run.names)
-    write_baseline(out, baseline)
-    if delta or delta_log.has_log(out):
-        delta_log.commit(out, run.names, begin.run)
-    remove_old(out, begin.run)
+    _complete(out, baseline, delta=delta)
     return History(out, begin.step.offset, baseline, written, end.waiting, None)
+
+
+def _complete(out: TablesDirectory, baseline: Baseline, *, delta: bool) -> None:
+    """Let the baseline name the run, and remove what is old now."""
+    with out.telling(
+        f"Nobody knows whether run {baseline.run} counts now; run the job again: it goes on from what counts"
+    ):
+        write_baseline(out, baseline)
+    with out.telling(f"Run {baseline.run} is complete, and old files are left; the next run removes them"):
+        if delta or delta_log.has_log(out):
+            delta_log.commit(out, baseline.tables, baseline.run)
+        remove_old(out, baseline.run)
 
 
 def _growth(

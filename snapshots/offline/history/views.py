@@ -12,6 +12,7 @@ another cause.
 
 from typing import TYPE_CHECKING, Final
 
+from snapshots.offline.history.directory import LocalTables
 from snapshots.offline.history.tables import BROKER_STATES, LEADERSHIP, PARTITION_CONDITIONS, TABLES, schema_of_table
 from snapshots.offline.typed.arrow_schema import spark_schema_of
 
@@ -79,14 +80,16 @@ VIEWS: Final = {
 
 
 def register(spark: "SparkSession", out_dir: str) -> list[str]:
-    """Make temporary views of the tables in `out_dir`, and of the queries above. Returns their names.
+    """Make temporary views of the tables in `out_dir`, a path or a URL, and of the queries above. Returns their names.
 
-    `history_end` has one row with the offset and the time at which the tables end.
+    `history_end` has one row with the offset and the time at which the tables end. Tables at a URL are read once, by the first
+    question, and Spark keeps their rows: each question would read all of them again.
 
     Raises:
         HistoryRefused: the directory has no history.
     """
-    from snapshots.offline.history.output import HistoryRefused, place_of, read_baseline
+    from snapshots.offline.history.output import HistoryRefused, files_that_count, place_of, read_baseline
+    from snapshots.offline.history.stored_rows import parquet_rows
 
     out = place_of(out_dir)
     baseline = read_baseline(out)
@@ -95,8 +98,13 @@ def register(spark: "SparkSession", out_dir: str) -> list[str]:
     names = []
     for name in TABLES:
         if name in baseline.tables:
-            schema = spark_schema_of(schema_of_table(name))
-            spark.read.schema(schema).parquet(str(out / name)).createOrReplaceTempView(name)
+            schema = schema_of_table(name)
+            if isinstance(out, LocalTables):
+                spark.read.schema(spark_schema_of(schema)).parquet(str(out.path / name)).createOrReplaceTempView(name)
+            else:
+                rows = parquet_rows(spark, out, files_that_count(out, name, baseline.run), schema)
+                rows.createOrReplaceTempView(name)
+                spark.catalog.cacheTable(name)  # by name, so that Spark forgets the rows when the view is replaced
             names.append(name)
     end = f"SELECT {baseline.end.offset}L AS end_offset, timestamp_millis({baseline.end.time_ms}L) AS end_time"
     spark.sql(end).createOrReplaceTempView("history_end")

@@ -5,14 +5,14 @@ import gc
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import groupby
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from snapshots.offline.history.directory import TablesDirectory
 from snapshots.offline.history.folding.task import Task, rows_of_task
 from snapshots.offline.history.output import OPEN_DAY
 from snapshots.offline.history.pieces import PieceReader, PieceWriter, Unit
@@ -61,10 +61,10 @@ def file_schema(table: str) -> pa.Schema:
     return schema.remove(schema.get_field_index("day"))
 
 
-def directory_of(staging: Path, table: str, day: dt.date | None) -> Path:
+def directory_of(table: str, day: dt.date | None) -> str:
     if table == STATE:
-        return staging / STATE
-    return staging / table / (OPEN_DAY if day is None else f"day={day.isoformat()}")
+        return STATE
+    return f"{table}/{OPEN_DAY if day is None else f'day={day.isoformat()}'}"
 
 
 class TaskPass:
@@ -72,7 +72,7 @@ class TaskPass:
     files.
     """
 
-    def __init__(self, task: Task, staging: Path, run: int) -> None:
+    def __init__(self, task: Task, staging: TablesDirectory, run: int) -> None:
         self._task = task
         self._staging = staging
         self._run = run
@@ -80,7 +80,11 @@ class TaskPass:
     def __call__(self, batches: Batches) -> Batches:
         number, attempt = _task()
         counts: Counter[str] = Counter()
-        with PieceWriter(self._staging, attempt) as pieces, _StateWriter(self._staging, self._run, number) as state:
+        with (
+            self._staging.telling(),
+            PieceWriter(self._staging, attempt) as pieces,
+            _StateWriter(self._staging, self._run, number) as state,
+        ):
             with _few_collections():
                 for table, row in rows_of_task(_entity_rows(batches), self._task):
                     if table == STATE:
@@ -117,9 +121,9 @@ def _task() -> tuple[int, int]:
     return (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
 
 
-def _unfinished(path: Path) -> Path:
+def _unfinished(name: str) -> str:
     """Return a name of this attempt for a file until it is whole. A machine that Spark took for dead may still write its own."""
-    return path.with_suffix(f".{_task()[1]}.unfinished")
+    return f"{name.removesuffix('.parquet')}.{_task()[1]}.unfinished"
 
 
 def _entity_rows(batches: Batches) -> Iterator[EntityRow]:
@@ -138,12 +142,12 @@ def _count(row: Values, counts: Counter[str]) -> None:
 class _StateWriter:
     """Writes the state of one task's entities. Use it as a context, and call `finish` at its end."""
 
-    def __init__(self, staging: Path, run: int, number: int) -> None:
-        directory = directory_of(staging, STATE, None)
-        directory.mkdir(parents=True, exist_ok=True)
-        self._path = directory / f"run-{run}-{number:05d}.parquet"
-        self._unfinished = _unfinished(self._path)
-        self._writer = pq.ParquetWriter(self._unfinished, STATE_SCHEMA)
+    def __init__(self, staging: TablesDirectory, run: int, number: int) -> None:
+        self._staging = staging
+        self._name = f"{directory_of(STATE, None)}/run-{run}-{number:05d}.parquet"
+        self._stack = ExitStack()
+        sink = self._stack.enter_context(staging.sink(_unfinished(self._name)))
+        self._writer = self._stack.enter_context(pq.ParquetWriter(sink, STATE_SCHEMA))
         self._waiting: list[Values] = []
         self._rows = 0
 
@@ -151,7 +155,7 @@ class _StateWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._writer.close()
+        self._stack.close()
 
     def add(self, row: Values) -> None:
         self._waiting.append(row)
@@ -161,8 +165,8 @@ class _StateWriter:
     def finish(self) -> int:
         """Write what is left; return the number of rows."""
         self._write()
-        self._writer.close()
-        self._unfinished.replace(self._path)
+        self._stack.close()
+        self._staging.rename(_unfinished(self._name), self._name)
         return self._rows
 
     def _write(self) -> None:
@@ -174,13 +178,13 @@ class _StateWriter:
 class TaskMerge:
     """The merge of one task: the files of the days of its units."""
 
-    def __init__(self, staging: Path, run: int) -> None:
+    def __init__(self, staging: TablesDirectory, run: int) -> None:
         self._staging = staging
         self._run = run
 
     def __call__(self, batches: Batches) -> Batches:
         found: list[Values] = []
-        with PieceReader(self._staging) as reader:
+        with self._staging.telling(), PieceReader(self._staging) as reader:
             for batch in batches:
                 for number, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                     unit = Unit(*json.loads(text))
@@ -195,25 +199,22 @@ class TaskMerge:
         schema, begin = file_schema(table), 0
         for day, group in groupby(rows.column("day").to_pylist()):
             end = begin + sum(1 for _ in group)
-            directory = directory_of(self._staging, table, day)
-            directory.mkdir(parents=True, exist_ok=True)
-            path = directory / f"run-{self._run}-{number:05d}.parquet"
-            unfinished = _unfinished(path)
-            pq.write_table(rows.slice(begin, end - begin).select(schema.names), unfinished)
-            unfinished.replace(path)
+            name = f"{directory_of(table, day)}/run-{self._run}-{number:05d}.parquet"
+            with self._staging.sink(_unfinished(name)) as sink:
+                pq.write_table(rows.slice(begin, end - begin).select(schema.names), sink)
+            self._staging.rename(_unfinished(name), name)
             begin = end
 
 
-def write_rows(staging: Path, run: int, table: str, rows: Iterable[Row]) -> tuple[int, int]:
+def write_rows(staging: TablesDirectory, run: int, table: str, rows: Iterable[Row]) -> tuple[int, int]:
     """Write a small table from the driver. Returns the numbers of its closed and open rows."""
     schema, sizes = file_schema(table), [0, 0]
     ordered = sorted(rows, key=lambda row: (row.get("day") is None, row.get("day") or dt.date.min))
     for day, group in groupby(ordered, key=lambda row: row.get("day")):
         found = list(group)
-        directory = directory_of(staging, table, day)
-        directory.mkdir(parents=True, exist_ok=True)
         whole = [{name: row.get(name) for name in schema.names} for row in found]
-        pq.write_table(pa.Table.from_pylist(whole, schema=schema), directory / f"run-{run}-driver.parquet")
+        with staging.sink(f"{directory_of(table, day)}/run-{run}-driver.parquet") as sink:
+            pq.write_table(pa.Table.from_pylist(whole, schema=schema), sink)
         sizes[day is None] += len(found)
     assert table in TABLES
     return sizes[0], sizes[1]

@@ -1,15 +1,17 @@
 """An object store in this process: as much of the S3 protocol as Arrow speaks, over real HTTP.
 
-It judges no signature. Objects appear as a whole, when a PUT or the end of a multipart upload is answered.
+It judges no signature. Objects appear as a whole, when a PUT or the end of a multipart upload is answered. A test can let the
+store refuse changes: for a user who may not write, and for a job that dies, because from then on the job changes nothing.
 """
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase, BytesIO
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 import pytest
 
@@ -38,10 +40,21 @@ class ObjectStore(ThreadingHTTPServer):
         self.objects: dict[str, bytes] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
         self.lock = threading.Lock()
+        self.refused: str | None = None
+        """A change is refused if its path contains this text; None: no change is."""
+        self.changes_left: float = float("inf")
+        """How many changes are made before all others are refused."""
+
+    def takes_change(self, path: str) -> bool:
+        if self.changes_left <= 0 or (self.refused is not None and self.refused in path):
+            return False
+        self.changes_left -= 1
+        return True
 
 
 class _Requests(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else the second packet of an answer waits 40 ms for the word about the first one
     server: ObjectStore
 
     def log_message(self, *_: object) -> None:
@@ -129,21 +142,40 @@ class _Requests(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         path, query, body = self._asked()
         with self.server.lock:
-            if "partNumber" in query:
+            if not self.server.takes_change(path):
+                self._refuse()
+            elif "partNumber" in query:
                 self.server.uploads[query["uploadId"][0]][int(query["partNumber"][0])] = body
                 self._answer(200, ETag='"0"')
             elif source := self.headers.get("x-amz-copy-source"):
-                self.server.objects[path] = self.server.objects[unquote(source).lstrip("/")]
-                self._answer(200, f"<CopyObjectResult {XMLNS}><ETag>0</ETag></CopyObjectResult>".encode())
+                self._copy(unquote(source).lstrip("/"), path)
             else:
                 self.server.objects[path] = body
                 self._answer(200, ETag='"0"')
 
+    def _copy(self, source: str, path: str) -> None:
+        if source not in self.server.objects:
+            self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>", Content_Type="application/xml")
+            return
+        self.server.objects[path] = self.server.objects[source]
+        self._answer(200, f"<CopyObjectResult {XMLNS}><ETag>0</ETag></CopyObjectResult>".encode())
+
+    def _refuse(self) -> None:
+        body = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+        self._answer(403, body, Content_Type="application/xml")
+
     def do_POST(self) -> None:
-        path, query, _ = self._asked()
+        path, query, asked = self._asked()
         bucket, _, key = path.partition("/")
         with self.server.lock:
-            if "uploads" in query:
+            if not self.server.takes_change(path):
+                self._refuse()
+                return
+            if "delete" in query:
+                for each in re.findall("<Key>(.*?)</Key>", asked.decode()):
+                    self.server.objects.pop(f"{bucket.rstrip('/')}/{unescape(each)}", None)
+                body = f"<DeleteResult {XMLNS}></DeleteResult>"
+            elif "uploads" in query:
                 upload = f"upload-{len(self.server.uploads)}"
                 self.server.uploads[upload] = {}
                 body = (
@@ -162,6 +194,9 @@ class _Requests(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         path, _, _ = self._asked()
         with self.server.lock:
+            if not self.server.takes_change(path):
+                self._refuse()
+                return
             self.server.objects.pop(path, None)
         self._answer(204)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from snapshots.offline.history import delta_log
+from snapshots.offline.history.directory import TablesDirectory
 from snapshots.offline.history.output import (
     HistoryRefused,
     place_of,
@@ -21,7 +22,7 @@ from snapshots.offline.history.writer import write_rows
 DAYS = [dt.date(2026, 11, day) for day in range(1, 6)]
 
 
-def write_run(out: Path, run: int) -> None:
+def write_run(out: TablesDirectory, run: int) -> None:
     """A run that closes its day, and leaves the next day open."""
     staging = prepare(out, run - 1)
     rows = [{"date": DAYS[run], "records": run, "day": DAYS[run]}, {"date": DAYS[run + 1], "records": 0, "day": None}]
@@ -39,8 +40,9 @@ def actions(out: Path, version: int) -> list[dict[str, Any]]:
 
 
 def test_each_run_is_one_commit(tmp_path: Path) -> None:
-    write_run(tmp_path, 1)
-    delta_log.commit(tmp_path, [GROWTH], 1)
+    out = place_of(str(tmp_path))
+    write_run(out, 1)
+    delta_log.commit(out, [GROWTH], 1)
     protocol, metadata, *added = actions(tmp_path, 0)
     assert protocol == {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
     assert metadata["metaData"]["partitionColumns"] == ["day"]
@@ -48,15 +50,15 @@ def test_each_run_is_one_commit(tmp_path: Path) -> None:
     assert [field["name"] for field in schema["fields"]][-1] == "day"
     assert {action["add"]["partitionValues"]["day"] for action in added} == {"2026-11-02", None}
     assert all(json.loads(action["add"]["stats"]) == {"numRecords": 1} for action in added)
-    write_run(tmp_path, 2)
-    delta_log.commit(tmp_path, [GROWTH], 2)
+    write_run(out, 2)
+    delta_log.commit(out, [GROWTH], 2)
     assert [*map(next, map(iter, actions(tmp_path, 1)))] == ["add", "add", "remove"]
-    assert on_disk(tmp_path) - delta_log.named_files(tmp_path / GROWTH) == {
+    assert on_disk(tmp_path) - delta_log.named_files(out, GROWTH) == {
         "day=__HIVE_DEFAULT_PARTITION__/run-1-driver.parquet"
     }
-    remove_old(tmp_path, 2)
-    assert on_disk(tmp_path) == delta_log.named_files(tmp_path / GROWTH)
-    delta_log.commit(tmp_path, [GROWTH], 2)
+    remove_old(out, 2)
+    assert on_disk(tmp_path) == delta_log.named_files(out, GROWTH)
+    delta_log.commit(out, [GROWTH], 2)
     assert len([*(tmp_path / GROWTH / "_delta_log").glob("*.json")]) == 2
 
 
@@ -64,42 +66,38 @@ def test_a_run_that_died_is_made_up_for(tmp_path: Path) -> None:
     """Run 2 has died behind its baseline, and without a commit: the next run commits it first. A log that begins later has the
     files of all runs.
     """
-    write_run(tmp_path, 1)
-    assert not delta_log.has_log(tmp_path)
-    delta_log.commit(tmp_path, [GROWTH], 1)
-    assert delta_log.has_log(tmp_path)
-    write_run(tmp_path, 2)
-    delta_log.commit(tmp_path, [GROWTH], 1)
-    assert len(delta_log.named_files(tmp_path / GROWTH)) == 2  # as long as the baseline says 1
-    delta_log.commit(tmp_path, [GROWTH], 2)
-    write_run(tmp_path, 3)
-    delta_log.commit(tmp_path, [GROWTH], 3)
-    remove_old(tmp_path, 3)
-    assert on_disk(tmp_path) == delta_log.named_files(tmp_path / GROWTH)
-
-
-def test_an_object_store_is_refused() -> None:
-    """A path with this name would be a strange local directory."""
-    with pytest.raises(HistoryRefused, match="s3://bucket/out is an object store"):
-        place_of("s3://bucket/out")
-    assert place_of("file:///tmp/out") == Path("/tmp/out")
+    out = place_of(str(tmp_path))
+    write_run(out, 1)
+    assert not delta_log.has_log(out)
+    delta_log.commit(out, [GROWTH], 1)
+    assert delta_log.has_log(out)
+    write_run(out, 2)
+    delta_log.commit(out, [GROWTH], 1)
+    assert len(delta_log.named_files(out, GROWTH)) == 2  # as long as the baseline says 1
+    delta_log.commit(out, [GROWTH], 2)
+    write_run(out, 3)
+    delta_log.commit(out, [GROWTH], 3)
+    remove_old(out, 3)
+    assert on_disk(tmp_path) == delta_log.named_files(out, GROWTH)
 
 
 def test_a_damaged_log_is_refused(tmp_path: Path) -> None:
-    write_run(tmp_path, 1)
-    delta_log.commit(tmp_path, [GROWTH], 1)
+    out = place_of(str(tmp_path))
+    write_run(out, 1)
+    delta_log.commit(out, [GROWTH], 1)
     (tmp_path / GROWTH / "_delta_log" / f"{1:020}.json").write_text('{"add": {}}\n')
     with pytest.raises(HistoryRefused, match=r"0001\.json is damaged .*in another directory"):
-        delta_log.commit(tmp_path, [GROWTH], 2)
+        delta_log.commit(out, [GROWTH], 2)
 
 
 def test_delta_lake_reads_the_tables(tmp_path: Path) -> None:
     """The reference reader sees the rows of the last run, where it is installed."""
+    out = place_of(str(tmp_path))
     deltalake = pytest.importorskip("deltalake")
     for run in (1, 2, 3):
-        write_run(tmp_path, run)
-        delta_log.commit(tmp_path, [GROWTH], run)
-        remove_old(tmp_path, run)
+        write_run(out, run)
+        delta_log.commit(out, [GROWTH], run)
+        remove_old(out, run)
         rows = deltalake.DeltaTable(str(tmp_path / GROWTH)).to_pyarrow_table().to_pylist()
         assert sorted(row["records"] for row in rows) == [0, *range(1, run + 1)]
         assert {row["day"] for row in rows} == {None, *DAYS[1 : run + 1]}

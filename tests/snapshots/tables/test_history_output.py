@@ -16,6 +16,7 @@ from snapshots.offline.history.output import (
     HistoryRefused,
     files_that_count,
     locked,
+    place_of,
     prepare,
     publish,
     read_baseline,
@@ -29,8 +30,9 @@ from tests.killing import killed_everywhere
 BASELINE = Baseline(1, "controller 1", (GROWTH,), 0, Step(60, 1_000, 3), b"c" * 32, (3, 1), {"topics": 2}, (), 12)
 
 
-def continue_tables(out: Path) -> None:
+def continue_tables(path: Path) -> None:
     """Do what a run does with the directory, in its order."""
+    out = place_of(str(path))
     last = read_baseline(out)
     run = 1 if last is None else last.run + 1
     with locked(out, last):
@@ -62,25 +64,25 @@ def test_a_killed_run_leaves_the_tables_of_a_run_that_lived(tmp_path: Path) -> N
         continue_tables(whole)
         wanted.append(tree(whole))
     for copy in killed_everywhere(continue_tables, given, tmp_path / "killed"):
-        found = read_baseline(copy)
+        found = read_baseline(place_of(str(copy)))
         assert found is not None and found.run in (1, 2)
-        counting = {str(path.relative_to(copy)) for path in files_that_count(copy, GROWTH, found.run)}
+        counting = {*files_that_count(place_of(str(copy)), GROWTH, found.run)}
         assert counting == {name for name in wanted[found.run - 1] if name.startswith(GROWTH)}, copy
         continue_tables(copy)
         assert tree(copy) == wanted[found.run], copy
         assert not (copy / STAGING).exists()
         names = {str(path.relative_to(copy / GROWTH)) for path in (copy / GROWTH).rglob("*.parquet")}
-        assert delta_log.named_files(copy / GROWTH) == names
+        assert delta_log.named_files(place_of(str(copy)), GROWTH) == names
 
 
 def test_one_run_at_a_time_writes(tmp_path: Path) -> None:
     """The second run would delete the staged files of the first one, or build on tables that have grown meanwhile."""
-    out = tmp_path / "out"
+    out = place_of(str(tmp_path / "out"))
     with locked(out, None):
         staging = prepare(out, 0)
         with pytest.raises(HistoryRefused, match="another run writes the tables"), locked(out, None):
             pass
-        assert staging.is_dir()
+        assert Path(str(staging)).is_dir()
         write_baseline(out, BASELINE)
     with pytest.raises(HistoryRefused, match="another run has written"), locked(out, None):
         pass
@@ -90,12 +92,13 @@ def test_one_run_at_a_time_writes(tmp_path: Path) -> None:
 
 def test_a_task_of_a_killed_driver_writes_beside_the_next_run(tmp_path: Path) -> None:
     """Spark's tasks live a little longer than the driver. Both write a file of run 1 with the same name."""
-    first, second = prepare(tmp_path, 0), prepare(tmp_path, 0)
+    out = place_of(str(tmp_path))
+    first, second = prepare(out, 0), prepare(out, 0)
     write_rows(second, 1, GROWTH, [{"date": dt.date(2026, 11, 1), "records": 1, "day": None}])
-    before = tree(second)
+    before = tree(Path(str(second)))
     write_rows(first, 1, GROWTH, [{"date": dt.date(2026, 11, 2), "records": 2, "day": None}])
-    assert tree(second) == before
-    publish(tmp_path, second, [GROWTH])
+    assert tree(Path(str(second))) == before
+    publish(out, second, [GROWTH])
     assert [*tree(tmp_path).values()] == [*before.values()]
 
 
@@ -105,7 +108,7 @@ def test_a_task_of_a_killed_driver_writes_beside_the_next_run(tmp_path: Path) ->
 def test_a_baseline_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / BASELINE_NAME).write_text(text)
     with pytest.raises(HistoryRefused, match="is damaged"):
-        read_baseline(tmp_path)
+        read_baseline(place_of(str(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -115,9 +118,10 @@ def test_a_baseline_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
 )  # fmt: skip
 def test_a_baseline_with_a_wrong_field_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     """A table named `../..` would be written outside of the directory."""
-    write_baseline(tmp_path, BASELINE)
-    assert read_baseline(tmp_path) == BASELINE
+    out = place_of(str(tmp_path))
+    write_baseline(out, BASELINE)
+    assert read_baseline(out) == BASELINE
     path = tmp_path / BASELINE_NAME
     path.write_text(json.dumps({**json.loads(path.read_text()), **wrong}))
     with pytest.raises(HistoryRefused, match="is damaged"):
-        read_baseline(tmp_path)
+        read_baseline(out)

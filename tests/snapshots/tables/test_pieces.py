@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from snapshots.offline.history import pieces
+from snapshots.offline.history.directory import LocalTables
 from snapshots.offline.history.pieces import Piece, PieceReader, PieceWriter, units_of
 from snapshots.offline.history.tables import ISR_CHANGES, Values, values_of
 
@@ -23,14 +24,14 @@ def test_the_pieces_of_all_tasks_are_merged_by_day_and_offset(tmp_path: Path, mo
     monkeypatch.setattr(pieces, "WAITING_ROWS_MAX", 3)
     found: list[Piece] = []
     for task in range(2):
-        with PieceWriter(tmp_path, task) as writer:
+        with PieceWriter(LocalTables(tmp_path), task) as writer:
             for number in reversed(range(10)):
                 writer.add(ISR_CHANGES, change(2 * number + task, number))
             writer.add(ISR_CHANGES, change(99, None))
             found += writer.finish()
     assert sum(piece.rows for piece in found) == 22
     units = [*units_of(found)]
-    with PieceReader(tmp_path) as reader:
+    with PieceReader(LocalTables(tmp_path)) as reader:
         merged = {unit.week: reader.rows_of(unit).to_pylist() for unit in units}
     assert len(merged) == len(units) == 3
     in_order = [row for week in sorted(week for week in merged if week is not None) for row in merged[week]]
@@ -50,6 +51,6 @@ def test_a_large_week_has_several_units() -> None:
 
 
 def test_no_rows_make_no_units(tmp_path: Path) -> None:
-    with PieceWriter(tmp_path, 0) as writer:
+    with PieceWriter(LocalTables(tmp_path), 0) as writer:
         assert writer.finish() == []
     assert [*units_of([])] == []

@@ -1,0 +1,216 @@
+"""The tables of a history at the URL of an object store: a run that dies anywhere, two jobs at once, and a store that refuses."""
+
+import datetime as dt
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from snapshots.offline import __main__ as cli
+from snapshots.offline.commands import running, shared
+from snapshots.offline.history import delta_log
+from snapshots.offline.history.directory import StoreRefused
+from snapshots.offline.history.output import (
+    HistoryRefused,
+    check_alone,
+    files_that_count,
+    locked,
+    place_of,
+    prepare,
+    publish,
+    read_baseline,
+    remove_old,
+    write_baseline,
+)
+from snapshots.offline.history.tables import GROWTH
+from snapshots.offline.history.writer import write_rows
+from tests.snapshots.report.page import read_page
+from tests.snapshots.submitted.object_store import ObjectStore, object_store
+from tests.snapshots.tables.test_history_job import all_rows
+from tests.snapshots.tables.test_history_output import BASELINE
+from tests.snapshots.tables.test_history_page import PAGE, QUESTION
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+URL = "s3://meta/h"
+
+
+@pytest.fixture(scope="module")
+def one_store() -> Iterator[ObjectStore]:
+    """The same port for all tests: Spark starts other Python processes when their environment changes."""
+    with object_store() as started:
+        yield started
+
+
+@pytest.fixture
+def store(one_store: ObjectStore) -> ObjectStore:
+    one_store.objects, one_store.refused, one_store.changes_left = {}, None, float("inf")
+    return one_store
+
+
+def continue_tables() -> None:
+    """Do what a run does with the directory, in its order."""
+    out = place_of(URL)
+    with out.telling():
+        last = read_baseline(out)
+        run = 1 if last is None else last.run + 1
+        with locked(out, last):
+            if last is not None and delta_log.has_log(out):
+                delta_log.commit(out, [GROWTH], last.run)
+            staging = prepare(out, run - 1)
+            days = [dt.date(2026, 11, run + each) for each in range(2)]
+            rows = [{"date": days[0], "records": run, "day": days[0]}, {"date": days[1], "records": 0, "day": None}]
+            write_rows(staging, run, GROWTH, rows)
+            check_alone(out, staging, last)
+            publish(out, staging, [GROWTH])
+            write_baseline(out, BASELINE._replace(run=run))
+            delta_log.commit(out, [GROWTH], run)
+            remove_old(out, run)
+
+
+def kept(store: ObjectStore) -> dict[str, bytes]:
+    """The objects with content, which are no left `.part`."""
+    return {
+        name: data for name, data in store.objects.items() if data and "_delta_log" not in name and ".part" not in name
+    }
+
+
+@pytest.mark.slow
+def test_a_run_that_dies_leaves_the_tables_of_a_run_that_lived(store: ObjectStore) -> None:
+    """The second run dies before each of its changes. The store has run 1 or run 2 as a whole, and the next run cleans up."""
+    wanted: list[dict[str, bytes]] = []
+    given: dict[str, bytes] = {}
+    for _ in range(3):
+        given = dict(store.objects) if len(wanted) == 1 else given
+        continue_tables()
+        wanted.append(kept(store))
+    out, found_runs = place_of(URL), []
+    for changes in count():
+        store.objects, store.changes_left = dict(given), changes
+        try:
+            continue_tables()
+            break
+        except StoreRefused as e:
+            assert "AccessDenied" in str(e) or "ACCESS_DENIED" in str(e)
+        store.changes_left = float("inf")
+        found = read_baseline(out)
+        assert found is not None
+        counting = {f"meta/h/{name}" for name in files_that_count(out, GROWTH, found.run)}
+        assert counting == {name for name in wanted[found.run - 1] if GROWTH in name}, changes
+        continue_tables()
+        assert kept(store) == wanted[found.run], changes
+        assert delta_log.named_files(out, GROWTH) == {name.removeprefix(f"{GROWTH}/") for name in out.files(GROWTH)}
+        found_runs.append(found.run)
+    assert found_runs == sorted(found_runs) and {*found_runs} == {1, 2}
+    assert kept(store) == wanted[1]
+
+
+def test_of_two_jobs_at_a_time_the_first_one_is_refused(store: ObjectStore) -> None:
+    """A store has no lock. The second job removes the staging directory of the first job, which notices it, also later on."""
+    out = place_of(URL)
+    first = prepare(out, 0)
+    second = prepare(out, 0)
+    check_alone(out, second, None)
+    with pytest.raises(HistoryRefused, match="another run writes the tables in s3://meta/h; let one job at a time"):
+        check_alone(out, first, None)
+    write_baseline(out, BASELINE)
+    with pytest.raises(HistoryRefused, match="another run has written s3://meta/h meanwhile"):
+        check_alone(out, first, None)
+
+
+def test_a_store_that_refuses_does_so_before_the_long_pass(store: ObjectStore) -> None:
+    store.refused = ""
+    out = place_of(URL)
+    told = r"the store of s3://meta/h refused .*ACCESS_DENIED.*The tables were not changed"
+    with pytest.raises(StoreRefused, match=told), out.telling():
+        prepare(out, 0)
+    assert store.objects == {}
+
+
+def test_a_place_is_a_path_or_the_url_of_a_store(store: ObjectStore, tmp_path: Path) -> None:
+    assert str(place_of(f"file://{tmp_path}/out")) == f"{tmp_path}/out"
+    assert str(place_of(f"{URL}/")) == URL
+    with pytest.raises(HistoryRefused, match="ftp://host/out is no URL of a store that can be opened"):
+        place_of("ftp://host/out")
+    store.objects["meta/h/letter.txt"] = b"Dear"
+    with pytest.raises(HistoryRefused, match=r"s3://meta/h has files that no history has, such as letter\.txt"):
+        read_baseline(place_of(URL))
+
+
+# --- with Spark -------------------------------------------------------------------------------------------------------
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(spark: "SparkSession", store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command, in the session of the tests. Spark's tasks find the store as this process does."""
+
+    @contextmanager
+    def session(*_: object) -> Iterator[object]:
+        with running.failing_in_one_line():
+            yield spark, lambda _: None
+
+    monkeypatch.setattr(running, "session", session)
+    for name in (name for name in os.environ if name.startswith("AWS_")):
+        monkeypatch.setitem(spark.sparkContext.environment, name, os.environ[name])
+    return lambda *words: CliRunner().invoke(cli.main, [*words])
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_history_at_a_url_is_the_history_in_a_directory(story: Path, run: Run, store: ObjectStore) -> None:
+    """Three runs at the store: one over a part of the log; one that dies before its baseline, and is told so in one line; and
+    one of `report`, which ends with the rows of one run into a directory. A question of docs/history.md has the page's answer.
+    """
+    log, local = str(story / "log"), place_of(str(story / "out"))
+    first = json.loads(run("history", log, "--out", URL, "--until", "40", "--delta", "-o", "json").stdout)
+    assert (first["out"], first["run"]) == (URL, 1)
+    assert 0 < first["end_offset"] <= 40
+
+    before = {name: data for name, data in store.objects.items() if data}
+    store.refused = "_history.json"
+    died = run("history", log, "--out", URL)
+    assert died.exit_code == shared.EXIT_FAILED
+    (line,) = died.stderr.splitlines()
+    assert "ACCESS_DENIED" in line and "Nobody knows whether run 2 counts now; run the job again" in line
+    assert {*before} < {*store.objects}
+    assert {name: store.objects[name] for name in before} == before
+
+    store.refused = None
+    report = run("report", log, "--out", "s3://meta/page.html", "--history", URL)
+    assert report.exit_code == 0, report.output
+    page = read_page(store.objects["meta/page.html"].decode())
+    assert "payments-0" in page.text and "28.3 min" in page.text
+    assert all_rows(URL) == all_rows(str(local))
+    whole, baseline = read_baseline(local), read_baseline(place_of(URL))
+    assert whole is not None
+    assert baseline == whole._replace(run=2)
+    for table in whole.tables:
+        files = {name.removeprefix(f"{table}/") for name in place_of(URL).files(table)}
+        assert delta_log.named_files(place_of(URL), table) == files
+
+    question = next(match for match in QUESTION.finditer(PAGE.read_text()) if "FROM outages" in match["query"])
+    assert run("query", URL, question["query"]).stdout == question["answer"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_store_that_refuses_a_task_ends_the_job_in_one_line(story: Path, run: Run, store: ObjectStore) -> None:
+    """The line says that the tables are as they were, and what to do."""
+    store.refused = "_pieces"
+    refused = run("history", str(story / "log"), "--out", URL, "--tables", "leadership")
+    assert refused.exit_code == shared.EXIT_FAILED
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith("Error: the store of s3://meta/h/_staging/") and "ACCESS_DENIED" in line
+    assert "The tables were not changed. Check that the bucket exists" in line
+    assert read_baseline(place_of(URL)) is None
