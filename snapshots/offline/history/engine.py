@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import pyarrow.parquet as pq
-
 from snapshots.offline.history.directory import TablesDirectory
 from snapshots.offline.history.folding.broker_history import ENTITIES, BrokerHistory, StepRecords
 from snapshots.offline.history.folding.steps import Step, Steps
 from snapshots.offline.history.folding.task import Task, record_of, steps_in
+from snapshots.offline.history.kept_rows import rows_in
 from snapshots.offline.history.log_rows import LOG_ROWS
 from snapshots.offline.history.output import Baseline, HistoryRefused, files_of_state
 from snapshots.offline.history.pieces import PIECES, Piece, units_of
@@ -36,12 +35,12 @@ def with_state(spark: "SparkSession", rows: "DataFrame", out: TablesDirectory, l
     """Return the rows of the log, behind those of the state that the run `last` has left.
 
     Raises:
-        HistoryRefused: files of the state are missing.
+        HistoryRefused: files of the state are missing or damaged.
     """
     from pyspark.sql import functions as f
 
     names = files_of_state(out, last.run)
-    found = sum(_number_of_rows(out, name) for name in names)
+    found = sum(_whole_rows(out, name) for name in names)
     if found != last.state_rows:
         raise HistoryRefused(
             f"{out}/{STATE} has {found} of the {last.state_rows} rows of run {last.run}: files are missing or strange; make the "
@@ -61,9 +60,15 @@ def with_state(spark: "SparkSession", rows: "DataFrame", out: TablesDirectory, l
     return state.select(*columns).unionByName(rows)
 
 
-def _number_of_rows(out: TablesDirectory, name: str) -> int:
-    with out.source(name) as source:
-        return int(pq.read_metadata(source).num_rows)
+def _whole_rows(out: TablesDirectory, name: str) -> int:
+    """Return the number of rows in a file of the state. Raises HistoryRefused: the file is damaged."""
+    try:
+        with out.source(name) as source:
+            return rows_in(source, STATE_SCHEMA)
+    except ValueError as e:
+        raise HistoryRefused(
+            f"{out}/{name} is damaged ({e!s:.200}); make the tables anew in another directory"
+        ) from None
 
 
 def broker_pass(

@@ -37,6 +37,7 @@ from metadata_log.format.batch import CHAIN_BYTES
 from metadata_log.format.ids import OFFSET_MAX, Epoch, NodeId, Offset
 from snapshots.offline.history.directory import LocalTables, StoredTables, TablesDirectory
 from snapshots.offline.history.folding.steps import Step
+from snapshots.offline.history.kept_rows import check_brokers, check_growth
 from snapshots.offline.history.tables import STATE, TABLES, Row
 
 BASELINE_NAME: Final = "_history.json"
@@ -125,8 +126,8 @@ def _parsed(found: dict[str, Any]) -> Baseline:
         raise ValueError("node, growth or tables")
     if not all(name in TABLES for name in names):
         raise ValueError("an unknown table")
-    if not isinstance(brokers, list) or not all(isinstance(row, dict) for row in brokers):
-        raise ValueError("brokers")
+    check_growth(growth)
+    check_brokers(brokers)
     chain = None if found["chain"] is None else bytes.fromhex(found["chain"])
     if chain is not None and len(chain) != CHAIN_BYTES:
         raise ValueError("chain")

@@ -147,7 +147,7 @@ class _StateWriter:
         self._name = f"{directory_of(STATE, None)}/run-{run}-{number:05d}.parquet"
         self._stack = ExitStack()
         sink = self._stack.enter_context(staging.sink(_unfinished(self._name)))
-        self._writer = self._stack.enter_context(pq.ParquetWriter(sink, STATE_SCHEMA))
+        self._writer = self._stack.enter_context(pq.ParquetWriter(sink, STATE_SCHEMA, write_page_checksum=True))
         self._waiting: list[Values] = []
         self._rows = 0
 

@@ -27,7 +27,9 @@ from snapshots.offline.history.tables import GROWTH
 from snapshots.offline.history.writer import write_rows
 from tests.killing import killed_everywhere
 
-BASELINE = Baseline(1, "controller 1", (GROWTH,), 0, Step(60, 1_000, 3), b"c" * 32, (3, 1), {"topics": 2}, (), 12)
+SIZES = {"topics": 2, "partitions": 4, "brokers": 3, "newest": None}
+BASELINE = Baseline(1, "controller 1", (GROWTH,), 0, Step(60, 1_000, 3), b"c" * 32, (3, 1), SIZES, (), 12)
+BROKER = {"broker_id": 1, "state": "online", "from_offset": 5, "from_time": 7}
 
 
 def continue_tables(path: Path) -> None:
@@ -114,7 +116,10 @@ def test_a_baseline_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{"run": "2"}, {"run": -1}, {"end": [60, "x", 3]}, {"end": [60, 1, 3, 7]}, {"tables": ["../.."]}, {"tables": "growth"},
-     {"since": -5}, {"chain": "ab"}, {"brokers": [1]}, {"growth": 5}, {"state_rows": 1.5}, {"election": ["a", 1]}, {"node": 7}],
+     {"since": -5}, {"chain": "ab"}, {"brokers": [1]}, {"growth": 5}, {"growth": {}}, {"growth": {**SIZES, "topics": "2"}},
+     {"growth": {**SIZES, "newest": {"date": "2026-11-01"}}}, {"brokers": [{}]}, {"brokers": [{**BROKER, "from_time": "x"}]},
+     {"brokers": [{**BROKER, "state": 5}]}, {"brokers": [{**BROKER, "to_offset": 9}]}, {"brokers": {}},
+     {"state_rows": 1.5}, {"election": ["a", 1]}, {"node": 7}],
 )  # fmt: skip
 def test_a_baseline_with_a_wrong_field_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     """A table named `../..` would be written outside of the directory."""

@@ -24,6 +24,7 @@ from metadata_log.format.records import (
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, NOWHERE, MetadataImage
+from snapshots.offline.history.folding.first_state import in_first_state
 from snapshots.offline.history.folding.intervals import closed, opened
 from snapshots.offline.history.folding.steps import Step
 from snapshots.offline.history.folding.timelines import (
@@ -83,8 +84,9 @@ class BrokerHistory:
     def load(self, records: Iterable[Placed], open_rows: Iterable[Row], begin: Step, *, goes_on: bool) -> None:
         """Begin with the state at `begin`. `goes_on`: the tables of an earlier run end there, with these open intervals."""
         delta = MetadataDelta(EMPTY_IMAGE, kind=DeltaKind.FOLDING)
-        for place, record in records:
-            delta.replay(record, place)
+        with in_first_state("the brokers and configs"):
+            for place, record in records:
+                delta.replay(record, place)
         self._image = delta.finish(NOWHERE)
         self.registered_at_begin = len(self._image.brokers)
         self.open = {row["broker_id"]: row for row in open_rows}

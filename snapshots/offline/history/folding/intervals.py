@@ -5,13 +5,16 @@ import json
 from functools import lru_cache
 from typing import Any, Final
 
+from metadata_log.format.errors import LogFormatError
 from snapshots.offline.history.folding.steps import Step
-from snapshots.offline.history.tables import Row
+from snapshots.offline.history.tables import BROKER_STATES, LEADERSHIP, PARTITION_CONDITIONS, TABLES, Row
 from snapshots.offline.rows import time_us
 
 _US: Final = 1_000
 _DAY_US: Final = 86_400_000_000
 _FIRST_DAY: Final = dt.date(1970, 1, 1)
+KEYS: Final = {LEADERSHIP: "partition", PARTITION_CONDITIONS: "partition", BROKER_STATES: "broker_id"}
+"""The column that tells the intervals of a topic, or of the brokers, apart."""
 
 
 def day_of(time_ms: int) -> dt.date:
@@ -66,7 +69,33 @@ def pack_row(table: str, row: Row) -> bytes:
     return json.dumps([table, row], ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def unpack_row(payload: bytes) -> tuple[str, Row]:
-    """Return the table and the interval of `pack_row`."""
-    table, row = json.loads(payload)
+def unpack_row(payload: bytes, entity: str) -> tuple[str, Row]:
+    """Return the table and the interval of `pack_row`.
+
+    Raises:
+        LogFormatError: the bytes are no open interval.
+    """
+    try:
+        table, row = json.loads(payload)
+        check_open_row(table, row, KEYS[table])
+    except (ValueError, KeyError, TypeError, RecursionError) as e:
+        raise LogFormatError(
+            f"an open interval of {entity} in `_state` of the tables is damaged ({e!r:.80}); make the tables anew in another "
+            "directory"
+        ) from None
     return table, row
+
+
+def check_open_row(table: str, row: Any, key: str) -> None:
+    """Check an open interval of `table`, of which nobody knows who has written it. `key` is the column that names its place.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(row, dict) or not row.keys() <= TABLES[table].keys():
+        raise ValueError(f"no row of {table}: {row!r:.40}")
+    if (
+        any(type(row.get(name)) is not int for name in ("from_offset", "from_time", key))
+        or row.get("to_offset") is not None
+    ):
+        raise ValueError(f"no open interval of {table}: {row!r:.40}")

@@ -14,11 +14,14 @@ from operator import attrgetter
 from typing import NamedTuple, cast
 
 from metadata_log.format.codec import decode_record, encode_valid
+from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
 from metadata_log.format.records import MetadataRecord
+from metadata_log.image.delta import InvalidRecord
 from metadata_log.image.entity_key import EVERY_TOPIC
 from metadata_log.image.metadata_image import MetadataImage
 from snapshots.offline.history.folding.entity_history import EntityHistory
+from snapshots.offline.history.folding.first_state import in_first_state
 from snapshots.offline.history.folding.intervals import pack_row, unpack_row
 from snapshots.offline.history.folding.moves import Moves
 from snapshots.offline.history.folding.steps import Step, Steps
@@ -78,7 +81,8 @@ def _entity_rows(entity: str, rows: Iterable[EntityRow], task: Task) -> Iterator
     history = EntityHistory(entity_of(entity))
     for generation, group in groupby(rows, key=lambda row: row.generation):
         if generation == FROM_SNAPSHOT:
-            history.load((row.offset, record_of(row)) for row in group)
+            with in_first_state(entity):
+                history.load((row.offset, record_of(row)) for row in group)
             continue
         for step, records in steps_in(group, task.steps):
             for row in history.step(step, records):
@@ -94,10 +98,11 @@ def _topic_rows(
     generation, group = next(generations, (FROM_LOG, iter(())))
     open_rows: list[OpenRow] = []
     if generation == FROM_TABLES:
-        open_rows = [unpack_row(row.payload) for row in group]
+        open_rows = [unpack_row(row.payload, entity) for row in group]
         generation, group = next(generations, (FROM_LOG, iter(())))
     if generation == FROM_SNAPSHOT:
-        history.load(_packed(group), open_rows, task.begin, goes_on=task.goes_on)
+        with in_first_state(entity):
+            history.load(_packed(group), open_rows, task.begin, goes_on=task.goes_on)
         generation, group = next(generations, (FROM_LOG, iter(())))
     assert generation == FROM_LOG
     yield from _topic_steps(history, (record for row in group for record in row.records()), task)
@@ -159,9 +164,15 @@ def _placed(rows: Iterable[EntityRow], steps: Steps) -> Iterator[tuple[Step, lis
 
 
 def record_of(row: EntityRow) -> MetadataRecord:
-    """Return the record of a row of generation 0 or 1."""
-    # The task that read the log has decoded the record before.
-    return cast(MetadataRecord, decode_record(row.payload))
+    """Return the record of a row of generation 0 or 1.
+
+    Raises:
+        InvalidRecord: the record cannot be decoded. The task that read the log has decoded it, but nobody the one in `_state`.
+    """
+    try:
+        return cast(MetadataRecord, decode_record(row.payload))
+    except LogFormatError as e:
+        raise InvalidRecord(row.offset, str(e)) from None
 
 
 def _state(entity: str, image: MetadataImage) -> Iterator[tuple[str, Values]]:

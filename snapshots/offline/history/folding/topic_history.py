@@ -29,7 +29,7 @@ from metadata_log.format.partition_state import (
     partition_of,
 )
 from metadata_log.format.records import MetadataRecord, PartitionChange
-from metadata_log.image.delta import MetadataDelta
+from metadata_log.image.delta import InvalidRecord, MetadataDelta
 from metadata_log.image.entity_key import EntityKey
 from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, NOWHERE, MetadataImage
@@ -343,11 +343,15 @@ class TopicHistory:
 
 
 def _decoded(packed: bytes, offset: Offset) -> MetadataRecord:
-    """Decode a record of a topic. The task that read the log has seen its type and version, and maybe nothing else."""
+    """Decode a record of a topic. The task that read the log has seen its type and version, and maybe nothing else.
+
+    Raises:
+        InvalidRecord: the record cannot be decoded.
+    """
     try:
         return cast(MetadataRecord, decode_record(packed))
     except LogFormatError as e:
-        raise LogFormatError(f"the record at offset {offset}: {e}") from None  # Spark shows the first of a chain
+        raise InvalidRecord(offset, str(e)) from None  # Spark shows the first of a chain
 
 
 def _epochs_between(old: _Part, new: _Part) -> Iterator[tuple[str, str, str]]:
