@@ -195,9 +195,13 @@ class RealFile:
 
     def write_at(self, position: int, data: bytes) -> None:
         self._refuse_after_failure()
-        written = os.pwrite(self._fd, data, position)
-        while written < len(data):
-            written += os.pwrite(self._fd, data[written:], position + written)
+        try:
+            written = os.pwrite(self._fd, data, position)
+            while written < len(data):
+                written += os.pwrite(self._fd, data[written:], position + written)
+        except OSError as e:
+            e.filename = str(self._path)  # which of several disks is full?
+            raise
 
     def truncate(self, size: int) -> None:
         self._refuse_after_failure()

@@ -332,6 +332,12 @@ def test_a_read_that_fails_names_the_file(tmp_path: Path, monkeypatch: pytest.Mo
         directory.read("some-file", 100)
 
 
+def test_a_write_to_a_full_disk_names_the_file() -> None:
+    """A full disk told the operator `No space left on device`, and not which disk."""
+    with RealDirectory("/dev").open("full") as file, pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+        file.write_at(0, b"data")
+
+
 def test_close_waits_for_a_flush_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the file descriptor's number could belong to another file when the worker calls fsync."""
     file = RealDirectory(tmp_path).open("a", create=True)
