@@ -12,7 +12,7 @@ from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.partition_runs import PartitionRun
 from metadata_log.format.records import MetadataRecord
 from metadata_log.image.metadata_image import MetadataImage
-from snapshots.format import SnapshotMeta, part_name, snapshot_name, snapshot_steps
+from snapshots.format import SnapshotMeta, parse_name, part_name, snapshot_name, snapshot_steps
 
 WRITE_BYTES = 1 << 20
 """About how many bytes the writer collects for one write."""
@@ -51,6 +51,14 @@ def write_records(
         OSError, FlushFailed: the disk failed; a `.part` file may remain, which the next start removes.
     """
     return SnapshotWriter(directory, meta, records, replaces=replaces).run()
+
+
+def remove_unfinished(directory: Directory) -> None:
+    """Delete the `.part` files of writers that were killed. The caller has locked the directory, so no other job writes there."""
+    for name in directory.names():
+        parsed = parse_name(name)
+        if parsed is not None and parsed[1]:
+            directory.remove(name)
 
 
 class SnapshotWriter:

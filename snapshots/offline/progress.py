@@ -77,8 +77,16 @@ class Progress:
         """Ask Spark how far the running stages are, and show the answer if there is one."""
         if self._spark is None:
             return
-        tracker = self._spark.sparkContext.statusTracker()
-        stages = [found for each in tracker.getActiveStageIds() if (found := tracker.getStageInfo(each)) is not None]
+        from py4j.protocol import Py4JError
+
+        try:
+            tracker = self._spark.sparkContext.statusTracker()
+            stages = [
+                found for each in tracker.getActiveStageIds() if (found := tracker.getStageInfo(each)) is not None
+            ]
+        except (Py4JError, OSError):
+            self._spark = None  # Java has ended, which ends the job as well
+            return
         done = Done(sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages))
         if done.tasks:
             self._show(self._stage.text(done))

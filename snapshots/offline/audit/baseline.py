@@ -119,8 +119,12 @@ def read_text(path: str) -> str | None:
         return None
     try:
         return place.read(name, BYTES_MAX).decode()
-    except (FileTooLarge, UnicodeDecodeError, IsADirectoryError) as e:
+    except (FileTooLarge, UnicodeDecodeError) as e:
         raise _unusable(path, str(e)) from None
+    except OSError:
+        if "://" in path or Path(path).is_file():
+            raise
+        raise _unusable(path, "it is no regular file") from None  # a directory, or a pipe
 
 
 def write_baseline(path: str, baseline: Baseline) -> None:

@@ -52,7 +52,7 @@ def kafka(directory: Path, out_dir: Path, to_offset: int | None, keep_directorie
     except LogFormatError as e:
         raise click.ClickException(f"{e}. Nothing was written") from None
     except (OSError, FlushFailed) as e:
-        raise click.ClickException(f"{e}. There is no snapshot; a .part file may be left in {out_dir}") from None
+        raise click.ClickException(f"{e}. There is no snapshot. Repair the cause, and run this again") from None
     click.echo(json.dumps(document(result), indent=2) if output == "json" else "\n".join(lines_of(result)))
 
 

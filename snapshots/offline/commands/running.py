@@ -1,29 +1,22 @@
 """A Spark session for a command: with progress on stderr, and with errors in one line."""
 
-import re
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.errors import LogFormatError
 from snapshots.offline.commands.interrupts import interruptible
 from snapshots.offline.commands.shared import Failed
+from snapshots.offline.commands.spark_errors import JAVA_ENDED, REPAIR, STOPPED, java_has_ended, reason_in
 from snapshots.offline.java import JavaNotFound, UserHasNoName
 from snapshots.offline.progress import shown_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_LOG_ERROR: Final = re.escape(f"{LogFormatError.__module__}.{LogFormatError.__qualname__}")
-_DISK_ERRORS: Final = (
-    rf"(?:{re.escape(FlushFailed.__module__)}\.)?(?:FlushFailed|Removed|OSError|\w+Error(?=: \[Errno ))"
-)
-"""The names of the disk's errors in a traceback. The number of the operating system marks an OSError of another name."""
-_STORE_ERROR: Final = re.compile(r"^(?:[\w.]+\.)?StoreRefused: (?P<reason>.+)$", re.MULTILINE)
-_WORKERS_ERROR: Final = re.compile(rf"^(?:{_LOG_ERROR}|{_DISK_ERRORS}): (?P<reason>.+)$", re.MULTILINE)
 
 
 @contextmanager
@@ -49,9 +42,12 @@ def session(
     # Progress asks Spark from a thread of its own. So progress ends first, and then Spark.
     with interruptible() as spark_has_started, ExitStack() as at_the_end, shown_progress() as step:
         step("starting Spark")
+        logging.getLogger("py4j").setLevel(
+            logging.CRITICAL
+        )  # it logs the traceback of each error that comes to the caller, too
         with failing_to_start():
             spark = start_session(master, shuffle_partitions=shuffle_partitions)
-        at_the_end.callback(spark.stop)
+        at_the_end.callback(_stop, spark)
         spark_has_started()
         with failing_in_one_line():
             step.reads(spark, records)
@@ -73,24 +69,38 @@ def failing_to_start() -> Iterator[None]:
 
 @contextmanager
 def failing_in_one_line() -> Iterator[None]:
-    """Turn an error of the log or the disk into one line and exit code 1, even if a Spark task met it.
+    """Turn an error of the log, the disk or Spark into one line and exit code 1, even if a Spark task met it.
 
-    Spark wraps the error of a task into tracebacks of the worker and of the JVM. The worker's error in it, of the log or of the
-    disk, names the place. Any other error is a mistake in the job, and keeps its traceback.
+    Any other error is a mistake in the job, and keeps its traceback.
     """
+    from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
+
+    from snapshots.offline.history.directory import StoreRefused
 
     try:
         yield
-    except (LogFormatError, OSError, FlushFailed) as e:
+    except (LogFormatError, FlushFailed, StoreRefused) as e:
         raise Failed(str(e)) from None
-    except PySparkException as e:
-        if (store := _STORE_ERROR.search(str(e))) is not None:
-            raise Failed(store["reason"]) from None
-        found = _WORKERS_ERROR.search(str(e))
-        if found is None:
+    except (PySparkException, Py4JJavaError) as e:
+        reason = reason_in(str(e)) or (JAVA_ENDED if java_has_ended() else None)
+        if reason is None:
             raise
-        raise Failed(f"{found['reason']}; the job stopped there, and wrote no result") from None
+        raise Failed(reason) from None
+    except (Py4JError, ConnectionError):
+        if not java_has_ended():
+            raise
+        raise Failed(JAVA_ENDED) from None
+    except OSError as e:
+        raise Failed(f"{e}; {STOPPED}. {REPAIR}") from None
+
+
+def _stop(spark: "SparkSession") -> None:
+    """Stop Spark, whose Java may have ended before."""
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError, OSError):
+        spark.stop()
 
 
 @contextmanager

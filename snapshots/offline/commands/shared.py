@@ -70,17 +70,19 @@ def refuse_unwritable(*files: str | None) -> None:
 
 def outside_of_nodes(context: click.Context, parameter: click.Parameter, value: str | Path | None) -> str | Path | None:
     """Refuse a local directory of a node, or a place in one, as the place of results: a job never writes into a node's directory.
+    Refuse a place where no directory can be, too, before a job works an hour for it.
 
     Example: `compact /var/lib/metaquorum/controller --out /var/lib/metaquorum/controller/@metadata`.
     """
-    if value is None or "://" in str(value):
+    if value is None or "://" in str(value).removeprefix("file://"):
         return value
-    path = Path(value).absolute()
-    if path.is_file():
-        raise click.BadParameter(f"{value} is a file; name a directory")
-    for each in (path, path.parent):
+    path = Path(str(value).removeprefix("file://")).absolute()
+    for each in (path, *path.parents, *path.resolve().parents):
         if each.name in _OF_A_NODE or any(os.access(each / name, os.F_OK) for name in _OF_A_NODE):
             raise click.BadParameter(f"{each} is the directory of a node, where no job writes; name another directory")
+    reason = _why_unusable(path)
+    if reason is not None:
+        raise click.BadParameter(f"{value} cannot be used: {reason}")
     return value
 
 
@@ -92,6 +94,20 @@ def is_history(directory: str) -> bool:
         return (Path(directory) / BASELINE_NAME).is_file()
     with _readable(directory):
         return place_of(directory).exists(BASELINE_NAME)
+
+
+def _why_unusable(path: Path) -> str | None:
+    """Return the reason why no job can write into the directory, or make it; None if it seems to be possible."""
+    place = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    if not place.exists():
+        return (
+            f"{place} is a link to {place.readlink()}, which does not exist; make that directory, or name another one"
+        )
+    if not place.is_dir():
+        return f"{place} is a file; name a directory"
+    if not os.access(place, os.W_OK | os.X_OK):
+        return f"this user may not write into {place}; allow it, or name another directory"
+    return None
 
 
 def refuse_unusable_tables(out_dir: str | None) -> None:

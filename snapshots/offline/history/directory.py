@@ -156,8 +156,15 @@ class LocalTables:
 
     @contextmanager
     def telling(self, _: str = "") -> Iterator[None]:
-        """Leave errors as they are: the operating system names the file."""
-        yield
+        """Name the directory in an error of the disk that names no file, as Arrow's `[Errno 28] Error writing bytes to file`."""
+        try:
+            yield
+        except ConnectionError:
+            raise  # of a socket
+        except OSError as e:
+            if e.filename is not None or e.errno is None:
+                raise
+            raise OSError(e.errno, os.strerror(e.errno), str(self)) from None
 
 
 def _flush(path: Path) -> None:

@@ -48,7 +48,7 @@ from snapshots.offline.kafka.log_files import KafkaLog
 from snapshots.offline.kafka.transcribe.left_out import LeftOut, Tally
 from snapshots.offline.kafka.transcribe.records import KAFKA_METADATA_VERSION, MIGRATING_DIRECTORY, Transcriber
 from snapshots.offline.kafka.transcribe.states import newest_state
-from snapshots.writer import write_records
+from snapshots.writer import remove_unfinished, write_records
 
 _KRAFT_VERSION: Final = 1
 _CHAIN_PREFIX: Final = b"metaquorum import 1\x00"
@@ -93,7 +93,7 @@ def import_log(
     Raises:
         CannotImport: the log is empty, or `out` has such a snapshot, or another import writes into it.
         LogFormatError: the log or its snapshot is damaged, or its records do not make a state.
-        OSError, FlushFailed: the disk failed. A `.part` file may be left.
+        OSError, FlushFailed: the disk failed. Nothing is left.
     """
     transcriber = Transcriber()
     state = newest_state(log, transcriber, until)
@@ -110,11 +110,16 @@ def import_log(
     meta = SnapshotMeta(end, image.provenance.timestamp_ms, chain, Voters(()), _KRAFT_VERSION)
     try:
         out.lock()  # two imports would write one part file
-        write_records(out, meta, records)
     except DirectoryInUse:
         raise CannotImport(
             f"another import writes into {out.path_text}; nothing was written. Wait for its end, and run this again"
         ) from None
+    try:
+        remove_unfinished(out)  # of an import that was killed
+        write_records(out, meta, records)
+    except BaseException:
+        remove_unfinished(out)  # a full disk gets its bytes back
+        raise
     finally:
         out.unlock()
     counts = Counter(type(record).__name__ for record in records)

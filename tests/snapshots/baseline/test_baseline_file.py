@@ -1,6 +1,7 @@
 """The file of the baseline: read as it was written, and refused before anything is audited if it is anything else."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,17 @@ def test_a_wrong_file_is_refused_before_anything_is_done(tmp_path: Path, node: P
     assert "nothing was audited, and the file was left as it is" in told
     assert file.read_text() == content
     assert [each.name for each in tmp_path.iterdir()] == ["baseline.json"]
+
+
+def test_a_directory_or_a_pipe_is_no_baseline(tmp_path: Path, node: Path) -> None:
+    """A pipe would hold up the audit for ever, and a directory was an error of Arrow without a next step."""
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("directory", "pipe"):
+        with pytest.raises(
+            CannotUseBaseline, match="it is no regular file; nothing was audited, and the file was left"
+        ):
+            read_baseline(str(tmp_path / name), find_logs([str(node)]))
 
 
 def test_the_baseline_of_another_cluster_is_refused(tmp_path: Path, node: Path) -> None:
