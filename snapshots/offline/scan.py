@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from metadata_log.disk.files import File
 from metadata_log.format.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, batch_length, decode, verify_chain
 from metadata_log.format.errors import LogFormatError
-from metadata_log.format.ids import Offset
+from metadata_log.format.ids import OFFSET_MAX, Offset
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of, unpack_header, unproven
 
 _WINDOW_BYTES: Final = 8 << 20
@@ -130,6 +130,8 @@ def scan(file: File, stretch: FileRange, until: Offset | None = None, *, chained
             return
         try:
             batch = decode(data, at)
+            if batch.end_offset > OFFSET_MAX:
+                raise LogFormatError(f"the batch would end at offset {batch.end_offset}; {OFFSET_MAX} is the last one")
         except LogFormatError as e:
             after = _next_intact(file, position, stretch.stop, expected)
             stop = stretch.stop if after is None else after
@@ -174,6 +176,7 @@ def _next_intact(file: File, position: int, stop: int, above: Offset | None) -> 
 
 def _intact(data: bytes, at: int, above: Offset | None) -> bool:
     try:
-        return decode(data, at).base_offset >= (above or 0)
+        batch = decode(data, at)
+        return batch.base_offset >= (above or 0) and batch.end_offset <= OFFSET_MAX
     except LogFormatError:
         return False

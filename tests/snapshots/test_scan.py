@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from metadata_log.disk.files import RealDirectory
-from metadata_log.format.batch import HEADER_BYTES
+from metadata_log.format.batch import HEADER_BYTES, encode
+from metadata_log.format.ids import OFFSET_MAX
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from snapshots.offline.dump import batch_lines, record_lines
 from snapshots.offline.inputs import NoLogHere, find_log, find_logs
@@ -175,3 +176,21 @@ def test_the_type_of_a_record_in_an_unusual_form_is_not_guessed() -> None:
     """MessagePack allows an array's head of five bytes, which our writers never use. The type is not where it should be."""
     assert peek_type(b"\xdd\x00\x00\x00\x03\x05\x00\xa1x") == -1
     assert peek_type(b"\xc0") == -1
+
+
+def test_a_batch_beyond_the_last_offset_is_damage(node: Node) -> None:
+    """Its checksum and chain are right. Its end does not fit into 64 bits with a sign, and ended the table with a traceback."""
+    first = segments(node.path)[0]
+    intact = first.read_bytes()
+    second = scanned(intact, first.name)[1].batch
+    before = scanned(intact, first.name)[0]
+    assert second is not None and before.batch is not None
+    forged = encode(
+        second.payload, base_offset=OFFSET_MAX, epoch=second.epoch, record_count=second.record_count,
+        first_timestamp_ms=second.first_timestamp_ms, last_timestamp_ms=second.last_timestamp_ms,
+        is_control=second.is_control, previous_chain=before.batch.chain,
+    )  # fmt: skip
+    begin = SEGMENT_HEADER_BYTES + before.length
+    found = scanned(intact[:begin] + forged.data, first.name)
+    assert [each.batch is None for each in found] == [False, True]
+    assert found[1].error == f"the batch would end at offset {forged.end_offset}; {OFFSET_MAX} is the last one"

@@ -1,6 +1,5 @@
 """A Spark session for a command: with progress on stderr, and with errors in one line."""
 
-import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,7 +10,7 @@ from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.errors import LogFormatError
 from snapshots.offline.commands.interrupts import interruptible
 from snapshots.offline.commands.shared import Failed
-from snapshots.offline.commands.spark_errors import JAVA_ENDED, REPAIR, STOPPED, java_has_ended, reason_in
+from snapshots.offline.commands.spark_errors import JAVA_ENDED, REPAIR, STOPPED, java_has_ended, quiet_py4j, reason_in
 from snapshots.offline.java import JavaNotFound, UserHasNoName
 from snapshots.offline.progress import shown_progress
 
@@ -42,9 +41,7 @@ def session(
     # Progress asks Spark from a thread of its own. So progress ends first, and then Spark.
     with interruptible() as spark_has_started, ExitStack() as at_the_end, shown_progress() as step:
         step("starting Spark")
-        logging.getLogger("py4j").setLevel(
-            logging.CRITICAL
-        )  # it logs the traceback of each error that comes to the caller, too
+        quiet_py4j()
         with failing_to_start():
             spark = start_session(master, shuffle_partitions=shuffle_partitions)
         at_the_end.callback(_stop, spark)

@@ -4,6 +4,7 @@ Spark wraps the error of a task into tracebacks of the worker and of the JVM, 13
 that counts is in the middle, `java.io.IOException: No space left on device`, and it does not name the directory.
 """
 
+import logging
 import os
 import re
 from subprocess import TimeoutExpired
@@ -62,6 +63,16 @@ def reason_in(text: str) -> str | None:
         f"Spark cannot write its scratch files in {scratch()}: {found['reason']}; {STOPPED}. Make room there, or name another "
         "directory in the environment variable SPARK_LOCAL_DIRS, and run the command again"
     )
+
+
+def quiet_py4j() -> None:
+    """Let Py4J log no tracebacks: each of its errors comes to the job as well, which says it in one line."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.root.addFilter(_is_not_of_py4j)  # some of its calls use the root logger; a filter there sees no others
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in record.pathname
 
 
 def java_has_ended() -> bool:

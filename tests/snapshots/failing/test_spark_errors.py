@@ -1,6 +1,7 @@
 """What a person reads if Spark, Java or a disk fails below a job: one line, with the place and the next step."""
 
 import errno
+import logging
 import os
 import subprocess
 import sys
@@ -98,6 +99,18 @@ def test_a_mistake_in_the_job_keeps_its_traceback() -> None:
     assert reason_in(f"{STAGES}KeyError: 'partition'\n") is None
     with pytest.raises(Py4JError), running.failing_in_one_line():
         raise Py4JError("a mistake")
+
+
+def test_py4j_logs_no_tracebacks(capsys: pytest.CaptureFixture[str]) -> None:
+    from py4j import java_gateway
+
+    spark_errors.quiet_py4j()
+    try:
+        code = compile("logging.exception('Exception while sending command.')", java_gateway.__file__, "exec")
+        exec(code, {"logging": logging})
+        assert capsys.readouterr().err == ""
+    finally:
+        logging.root.removeFilter(spark_errors._is_not_of_py4j)
 
 
 def test_progress_ends_with_java() -> None:
