@@ -292,7 +292,7 @@ def _write_into(
 
 def _compare(ours: File, log: NodeLog, end: OffsetAndEpoch) -> tuple[int, bool | None]:
     """Return the size of our file, and whether the node's own snapshot is equal; None if the node has none."""
-    theirs = log.directory.open(snapshot_name(end)) if end in log.snapshots else None
+    theirs = _opened(log, end)
     try:
         size = ours.size()
         if theirs is None:
@@ -306,6 +306,16 @@ def _compare(ours: File, log: NodeLog, end: OffsetAndEpoch) -> tuple[int, bool |
         ours.close()
         if theirs is not None:
             theirs.close()
+
+
+def _opened(log: NodeLog, end: OffsetAndEpoch) -> File | None:
+    """Open the node's own snapshot; None if it has none, or has deleted it meanwhile."""
+    if end not in log.snapshots:
+        return None
+    try:
+        return log.directory.open(snapshot_name(end))
+    except FileNotFoundError:
+        return None
 
 
 class _Writer:

@@ -192,7 +192,10 @@ def _print_audit(result: "AuditResult", report: str | None, baseline_file: str) 
         count = sum(snapshot.end in result.fold.digests for snapshot in result.snapshots)
         click.echo(f"state: replayed from the log of {result.reference}, compared with {count} snapshots")
     if result.fold is None:
-        click.echo("state: not replayed: no healthy log has records that begin at a whole snapshot, or at 0")
+        click.echo(
+            "state: not replayed: no healthy log has records that begin at a whole snapshot, or at 0, or its node has deleted a "
+            "part meanwhile"
+        )
     for line in baseline_lines(result, baseline_file):
         click.echo(line)
     errors, warnings = result.count(Severity.ERROR), result.count(Severity.WARNING)

@@ -10,7 +10,15 @@ from metadata_log.disk.failures import FlushFailed
 from metadata_log.format.errors import LogFormatError
 from snapshots.offline.commands.interrupts import interruptible
 from snapshots.offline.commands.shared import Failed
-from snapshots.offline.commands.spark_errors import JAVA_ENDED, REPAIR, STOPPED, java_has_ended, quiet_py4j, reason_in
+from snapshots.offline.commands.spark_errors import (
+    DELETED,
+    JAVA_ENDED,
+    REPAIR,
+    STOPPED,
+    java_has_ended,
+    quiet_py4j,
+    reason_in,
+)
 from snapshots.offline.java import JavaNotFound, UserHasNoName
 from snapshots.offline.progress import shown_progress
 
@@ -89,7 +97,7 @@ def failing_in_one_line() -> Iterator[None]:
             raise
         raise Failed(JAVA_ENDED) from None
     except OSError as e:
-        raise Failed(f"{e}; {STOPPED}. {REPAIR}") from None
+        raise Failed(f"{e}; {STOPPED}. {DELETED if isinstance(e, FileNotFoundError) else REPAIR}") from None
 
 
 def _stop(spark: "SparkSession") -> None:

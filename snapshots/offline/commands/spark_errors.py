@@ -4,6 +4,7 @@ Spark wraps the error of a task into tracebacks of the worker and of the JVM, 13
 that counts is in the middle, `java.io.IOException: No space left on device`, and it does not name the directory.
 """
 
+import errno
 import logging
 import os
 import re
@@ -17,6 +18,7 @@ _ENDING_S: Final = 2
 """A process that is killed closes its connections a moment before it has ended."""
 STOPPED: Final = "the job stopped there, and wrote no result"
 REPAIR: Final = "Repair the cause, and run the command again"
+DELETED: Final = "If a node runs there, it has deleted a file that it does not need any more: run the command again"
 JAVA_ENDED: Final = (
     "Java, in which Spark runs, has ended: it was killed, or the machine has too little memory, or lines above say why; "
     f"{STOPPED}. Run the command again"
@@ -37,6 +39,7 @@ _DISK_ERRORS: Final = (
 _STORE_ERROR: Final = re.compile(r"^(?:[\w.]+\.)?StoreRefused: (?P<reason>.+)$", re.MULTILINE)
 """The text of an error of an object store says already whether anything was changed."""
 _WORKERS_ERROR: Final = re.compile(rf"^(?:(?P<log>{_LOG_ERROR})|{_DISK_ERRORS}): (?P<reason>.+)$", re.MULTILINE)
+_MISSING: Final = f"[Errno {errno.ENOENT}]"
 _JAVAS_DISK: Final = re.compile(
     r"\bjava\.(?:io|nio\.file)\.\w+: [^\n]*?(?P<reason>No space left on device|Disk quota exceeded|Read-only file system|"
     r"Permission denied|Input/output error|Too many open files|File too large)"
@@ -50,7 +53,8 @@ def reason_in(text: str) -> str | None:
         return found["reason"]
     found = _WORKERS_ERROR.search(text)
     if found is not None:
-        repair = "" if found["log"] else f". {REPAIR}"
+        is_missing = found["reason"].startswith(_MISSING)
+        repair = "" if found["log"] else f". {DELETED if is_missing else REPAIR}"
         return f"{found['reason']}; {STOPPED}{repair}"
     if "java.lang.OutOfMemoryError" in text:
         return _TOO_LITTLE_MEMORY

@@ -120,8 +120,12 @@ class Share:
         assert loading is not None, "the snapshot comes first"
         for place, size in zip(places, sizes, strict=True):
             length = size & SIZE
-            record = cast(MetadataRecord | PartitionColumns, decode_record(payload[at : at + length]))
+            packed = payload[at : at + length]
             at += length
+            if size & PROBLEM:
+                self._note_problem(place, packed)
+                continue
+            record = cast(MetadataRecord | PartitionColumns, decode_record(packed))
             try:
                 if isinstance(record, PartitionColumns):
                     loading.extend(run_of(record), place)

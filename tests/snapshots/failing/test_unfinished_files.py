@@ -39,9 +39,9 @@ class Folded:
         return self.answers
 
 
-def compact_to(out: Path, end: int) -> str:
+def compact_to(out: Path, end: int, log: NodeLog = LOG) -> compaction.Compacted:
     meta = SnapshotMeta(OffsetAndEpoch(end, 1), 1_000, b"c" * 32, Voters(()), 1)
-    return compaction._write(LOG, Folded(), meta, str(out)).path
+    return compaction._write(log, Folded(), meta, str(out))
 
 
 def compact_the_first(out: Path) -> None:
