@@ -171,6 +171,20 @@ def test_a_large_batch_becomes_several(monkeypatch: pytest.MonkeyPatch) -> None:
     assert verify_chain(made[1], made[0].chain)
 
 
+def test_a_record_above_our_largest_batch_is_named_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended with `a batch of 8388703 bytes ... Nothing was appended`, and no file and no offset."""
+    records = [
+        Placed(40 + i, 3, 0, kafka("Config", resourceName="x", value="y" * size)) for i, size in enumerate((5, 8 << 20))
+    ]
+    batch = KafkaBatch(40, 3, 0, 0, 5, 6, -1, -1, -1, 2, b"")
+    monkeypatch.setattr(transcription, "records", lambda _: iter(records))
+    found: Iterator[Scanned] = iter([Scanned("f", 72, 0, batch, 40, None)])
+    with pytest.raises(
+        CorruptLog, match=r"^/nowhere/f: damage at byte 72, offset 40: the record at offset 41 has 8388\d+ bytes"
+    ):
+        [*Transcription(Transcriber(), NO_CHAIN).batches(found, LocalDirectory(Path("/nowhere")))]
+
+
 # --- what cannot be transcribed ---------------------------------------------------------------------------------------
 
 

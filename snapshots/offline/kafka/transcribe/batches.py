@@ -56,7 +56,7 @@ class Transcription:
         """Return one batch of Kafka as batches of ours.
 
         Raises:
-            KafkaFormatError: a record is damaged.
+            KafkaFormatError: a record is damaged, or is larger than a batch of ours.
         """
         pieces: list[Batch] = []
         pending: list[bytes] = []
@@ -65,6 +65,11 @@ class Transcription:
             record = self._transcriber.record(placed, batch.base_offset)
             is_control = TYPE_NUMBERS[type(record)] >= FIRST_CONTROL_TYPE
             packed = encode_record(record)
+            if len(packed) > _PAYLOAD_MAX:
+                raise KafkaFormatError(
+                    f"the record at offset {placed.offset} has {len(packed)} bytes; metaquorum's have {_PAYLOAD_MAX} at most, so "
+                    "it cannot be transcribed"
+                )
             is_full = size + len(packed) > _PAYLOAD_MAX or len(pending) == BATCH_RECORDS_MAX
             if pending and (is_full or is_control != was_control):
                 pieces.append(self._seal(batch, base, pending, was_control))
