@@ -334,7 +334,10 @@ def test_a_read_that_fails_names_the_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_write_to_a_full_disk_names_the_file() -> None:
     """A full disk told the operator `No space left on device`, and not which disk."""
-    with RealDirectory("/dev").open("full") as file, pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+    with (
+        RealDirectory("/dev").open("full") as file,
+        pytest.raises(OSError, match=r"No space left on device: '/dev/full'"),
+    ):
         file.write_at(0, b"data")
 
 
