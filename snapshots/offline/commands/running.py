@@ -81,7 +81,7 @@ def failing_in_one_line() -> Iterator[None]:
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
-    from snapshots.offline.history.directory import StoreRefused
+    from snapshots.offline.history.storage.directory import StoreRefused
 
     try:
         yield

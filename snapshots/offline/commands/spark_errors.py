@@ -12,7 +12,6 @@ from subprocess import TimeoutExpired
 from typing import Final
 
 from metadata_log.disk.failures import FlushFailed
-from metadata_log.format.errors import LogFormatError
 
 _ENDING_S: Final = 2
 """A process that is killed closes its connections a moment before it has ended."""
@@ -31,14 +30,15 @@ _TOO_LITTLE_MEMORY: Final = (
     f"Java, in which Spark runs, has too little memory; {STOPPED}. Give it more, for example with the environment variable "
     "PYSPARK_SUBMIT_ARGS='--driver-memory 4g pyspark-shell'"
 )
-_LOG_ERROR: Final = re.escape(f"{LogFormatError.__module__}.{LogFormatError.__qualname__}")
+_LOG_ERROR: Final = r"(?:metadata_log|snapshots)(?:\.\w+)+"
+"""An error that the project has defined: of the log, such as `metadata_log.image.delta.InvalidRecord`."""
 _DISK_ERRORS: Final = (
     rf"(?:{re.escape(FlushFailed.__module__)}\.)?(?:FlushFailed|Removed|OSError|\w+Error(?=: \[Errno ))"
 )
 """The names of the disk's errors in a traceback. The number of the operating system marks an OSError of another name."""
 _STORE_ERROR: Final = re.compile(r"^(?:[\w.]+\.)?StoreRefused: (?P<reason>.+)$", re.MULTILINE)
 """The text of an error of an object store says already whether anything was changed."""
-_WORKERS_ERROR: Final = re.compile(rf"^(?:(?P<log>{_LOG_ERROR})|{_DISK_ERRORS}): (?P<reason>.+)$", re.MULTILINE)
+_WORKERS_ERROR: Final = re.compile(rf"^(?:{_DISK_ERRORS}|(?P<log>{_LOG_ERROR})): (?P<reason>.+)$", re.MULTILINE)
 _MISSING: Final = f"[Errno {errno.ENOENT}]"
 _JAVAS_DISK: Final = re.compile(
     r"\bjava\.(?:io|nio\.file)\.\w+: [^\n]*?(?P<reason>No space left on device|Disk quota exceeded|Read-only file system|"

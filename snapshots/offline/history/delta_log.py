@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from snapshots.offline.history.directory import TablesDirectory
 from snapshots.offline.history.output import HistoryRefused, day_of, files_that_count
+from snapshots.offline.history.storage.directory import TablesDirectory
 from snapshots.offline.history.tables import TABLES, schema_of_table
 from snapshots.offline.readonly import location_of
 from snapshots.offline.typed.arrow_schema import spark_schema_of

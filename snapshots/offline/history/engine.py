@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from snapshots.offline.history.directory import TablesDirectory
 from snapshots.offline.history.folding.broker_history import ENTITIES, BrokerHistory, StepRecords
 from snapshots.offline.history.folding.steps import Step, Steps
 from snapshots.offline.history.folding.task import Task, record_of, steps_in
-from snapshots.offline.history.kept_rows import rows_in
 from snapshots.offline.history.log_rows import LOG_ROWS
 from snapshots.offline.history.output import Baseline, HistoryRefused, files_of_state
 from snapshots.offline.history.pieces import PIECES, Piece, units_of
-from snapshots.offline.history.stored_rows import parquet_rows
+from snapshots.offline.history.storage.directory import TablesDirectory
+from snapshots.offline.history.storage.kept_rows import rows_in
+from snapshots.offline.history.storage.parquet_rows import parquet_rows
 from snapshots.offline.history.tables import COUNTS, STATE, Row
 from snapshots.offline.history.topic_packs import EntityRow
 from snapshots.offline.history.writer import PASSED, STATE_SCHEMA, UNITS, WRITTEN, TaskMerge, TaskPass

@@ -35,9 +35,9 @@ from metadata_log.disk.failures import DirectoryInUse
 from metadata_log.disk.files import LOCK_NAME
 from metadata_log.format.batch import CHAIN_BYTES
 from metadata_log.format.ids import OFFSET_MAX, Epoch, NodeId, Offset
-from snapshots.offline.history.directory import LocalTables, StoredTables, TablesDirectory
 from snapshots.offline.history.folding.steps import Step
-from snapshots.offline.history.kept_rows import check_brokers, check_growth
+from snapshots.offline.history.storage.directory import LocalTables, StoredTables, TablesDirectory
+from snapshots.offline.history.storage.kept_rows import check_brokers, check_growth
 from snapshots.offline.history.tables import STATE, TABLES, Row
 
 BASELINE_NAME: Final = "_history.json"

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from snapshots.offline.history.directory import TablesDirectory
+from snapshots.offline.history.storage.directory import TablesDirectory
 from snapshots.offline.history.tables import DAY_AT, Values, schema_of_table
 from snapshots.offline.typed.arrow_schema import record_batch
 

@@ -27,7 +27,6 @@ from snapshots.offline.history.begin import (
     reaching_back,
     since_of,
 )
-from snapshots.offline.history.directory import TablesDirectory
 from snapshots.offline.history.elections import election_rows
 from snapshots.offline.history.folding.broker_history import BrokerHistory
 from snapshots.offline.history.folding.steps import Steps, steps_of
@@ -47,6 +46,7 @@ from snapshots.offline.history.output import (
     write_baseline,
 )
 from snapshots.offline.history.place import EVERYWHERE, Place
+from snapshots.offline.history.storage.directory import TablesDirectory
 from snapshots.offline.history.tables import Row
 from snapshots.offline.history.writer import write_rows
 from snapshots.offline.inputs import NodeLog, find_logs, lies_in

@@ -12,7 +12,7 @@ another cause.
 
 from typing import TYPE_CHECKING, Final
 
-from snapshots.offline.history.directory import LocalTables
+from snapshots.offline.history.storage.directory import LocalTables
 from snapshots.offline.history.tables import BROKER_STATES, LEADERSHIP, PARTITION_CONDITIONS, TABLES, schema_of_table
 from snapshots.offline.typed.arrow_schema import spark_schema_of
 
@@ -89,7 +89,7 @@ def register(spark: "SparkSession", out_dir: str) -> list[str]:
         HistoryRefused: the directory has no history.
     """
     from snapshots.offline.history.output import HistoryRefused, files_that_count, place_of, read_baseline
-    from snapshots.offline.history.stored_rows import parquet_rows
+    from snapshots.offline.history.storage.parquet_rows import parquet_rows
 
     out = place_of(out_dir)
     baseline = read_baseline(out)

@@ -12,10 +12,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from snapshots.offline.history.directory import TablesDirectory
 from snapshots.offline.history.folding.task import Task, rows_of_task
 from snapshots.offline.history.output import OPEN_DAY
 from snapshots.offline.history.pieces import PieceReader, PieceWriter, Unit
+from snapshots.offline.history.storage.directory import TablesDirectory
 from snapshots.offline.history.tables import COUNTED, COUNTS, STATE, TABLES, Row, Values, schema_of_table
 from snapshots.offline.history.topic_packs import EntityRow
 from snapshots.offline.typed.arrow_schema import record_batch

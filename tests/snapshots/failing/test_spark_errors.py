@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 
 from snapshots.offline.commands import running, shared, spark_errors
 from snapshots.offline.commands.spark_errors import reason_in
-from snapshots.offline.history.directory import LocalTables
+from snapshots.offline.history.storage.directory import LocalTables
 from snapshots.offline.history.writer import STATE_SCHEMA, _StateWriter
 from snapshots.offline.progress import Progress
 

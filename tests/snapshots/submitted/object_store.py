@@ -43,12 +43,12 @@ class ObjectStore(ThreadingHTTPServer):
         self.refused: str | None = None
         """A change is refused if its path contains this text; None: no change is."""
         self.changes_left: float = float("inf")
-        """How many changes are made before all others are refused."""
+        """How many changes of objects are made before all others are refused."""
 
-    def takes_change(self, path: str) -> bool:
+    def takes_change(self, path: str, *, of_objects: bool = True) -> bool:
         if self.changes_left <= 0 or (self.refused is not None and self.refused in path):
             return False
-        self.changes_left -= 1
+        self.changes_left -= of_objects
         return True
 
 
@@ -142,7 +142,7 @@ class _Requests(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         path, query, body = self._asked()
         with self.server.lock:
-            if not self.server.takes_change(path):
+            if not self.server.takes_change(path, of_objects="partNumber" not in query):
                 self._refuse()
             elif "partNumber" in query:
                 self.server.uploads[query["uploadId"][0]][int(query["partNumber"][0])] = body
@@ -168,7 +168,7 @@ class _Requests(BaseHTTPRequestHandler):
         path, query, asked = self._asked()
         bucket, _, key = path.partition("/")
         with self.server.lock:
-            if not self.server.takes_change(path):
+            if not self.server.takes_change(path, of_objects="uploads" not in query):
                 self._refuse()
                 return
             if "delete" in query:

@@ -17,6 +17,7 @@ from snapshots.offline.history.folding.intervals import pack_row, unpack_row
 from snapshots.offline.history.folding.steps import Step, steps_of
 from snapshots.offline.history.folding.task import Task, record_of, rows_of_task
 from snapshots.offline.history.output import HistoryRefused
+from snapshots.offline.history.storage.directory import LocalTables
 from snapshots.offline.history.tables import LEADERSHIP, TABLES
 from snapshots.offline.history.topic_packs import EntityRow
 from snapshots.offline.history.writer import STATE_SCHEMA, _StateWriter
@@ -27,7 +28,7 @@ ROWS = [('["x",7]', 0, at, b"payload %d" % at * 5) for at in range(200)]
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    with _StateWriter(tmp_path, 1, 0) as writer:
+    with _StateWriter(LocalTables(tmp_path), 1, 0) as writer:
         for row in ROWS:
             writer.add(row)
         writer.finish()
@@ -35,9 +36,13 @@ def state(tmp_path: Path) -> Path:
     return path
 
 
+def whole_rows(path: Path) -> int:
+    return engine._whole_rows(LocalTables(path.parent), path.name)
+
+
 def refused(path: Path) -> str:
     with pytest.raises(HistoryRefused) as e:
-        engine._whole_rows(str(path))
+        whole_rows(path)
     text = str(e.value)
     assert text.startswith(f"{path} is damaged (") and "\n" not in text
     assert text.endswith("; make the tables anew in another directory. The tables were not changed")
@@ -47,11 +52,11 @@ def refused(path: Path) -> str:
 def test_each_flipped_byte_of_the_state_is_found(state: Path) -> None:
     """The compression has no checksum: a flipped bit in a name made a wrong table, and one elsewhere a traceback of Java."""
     whole = state.read_bytes()
-    assert engine._whole_rows(str(state)) == len(ROWS)
+    assert whole_rows(state) == len(ROWS)
     for at in range(4, len(whole) // 2, 7):
         state.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
         try:
-            found = pq.read_table(state).to_pylist() if engine._whole_rows(str(state)) else []
+            found = pq.read_table(state).to_pylist() if whole_rows(state) else []
         except HistoryRefused:
             continue
         assert [tuple(row.values()) for row in found] == ROWS, at  # a byte that says nothing, such as a statistic

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from snapshots.offline.history import delta_log
-from snapshots.offline.history.directory import TablesDirectory
 from snapshots.offline.history.output import (
     HistoryRefused,
     place_of,
@@ -16,6 +15,7 @@ from snapshots.offline.history.output import (
     publish,
     remove_old,
 )
+from snapshots.offline.history.storage.directory import TablesDirectory
 from snapshots.offline.history.tables import GROWTH
 from snapshots.offline.history.writer import write_rows
 

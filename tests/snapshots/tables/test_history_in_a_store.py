@@ -3,19 +3,20 @@
 import datetime as dt
 import json
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
 from snapshots.offline import __main__ as cli
 from snapshots.offline.commands import running, shared
 from snapshots.offline.history import delta_log
-from snapshots.offline.history.directory import StoreRefused
 from snapshots.offline.history.output import (
     HistoryRefused,
     check_alone,
@@ -28,9 +29,11 @@ from snapshots.offline.history.output import (
     remove_old,
     write_baseline,
 )
-from snapshots.offline.history.tables import GROWTH
+from snapshots.offline.history.storage.directory import StoredTables, StoreRefused
+from snapshots.offline.history.storage.parquet_rows import TaskRead
+from snapshots.offline.history.tables import GROWTH, schema_of_table
 from snapshots.offline.history.writer import write_rows
-from tests.snapshots.report.page import read_page
+from snapshots.offline.typed.arrow_schema import list_of
 from tests.snapshots.submitted.object_store import ObjectStore, object_store
 from tests.snapshots.tables.test_history_job import all_rows
 from tests.snapshots.tables.test_history_output import BASELINE
@@ -144,6 +147,21 @@ def test_a_place_is_a_path_or_the_url_of_a_store(store: ObjectStore, tmp_path: P
         read_baseline(place_of(URL))
 
 
+def test_a_column_that_a_file_does_not_have_is_null(store: ObjectStore) -> None:
+    """The table has got two columns since run 1 was written. The day is in the name of the file's directory alone."""
+    continue_tables()
+    out = place_of(URL)
+    assert isinstance(out, StoredTables)
+    schema = (
+        schema_of_table(GROWTH).append(pa.field("newer", list_of(pa.int64()))).append(pa.field("note", pa.string()))
+    )
+    read = pickle.loads(pickle.dumps(TaskRead(out, schema)))  # as Spark sends it to a task
+    names = pa.RecordBatch.from_pydict({"name": files_that_count(out, GROWTH, 1)})
+    rows = [row for batch in read(iter([names])) for row in batch.to_pylist()]
+    assert sorted((row["records"], row["day"]) for row in rows) == [(0, None), (1, dt.date(2026, 11, 1))]
+    assert all(row["newer"] is None and row["note"] is None and row["date"] for row in rows)
+
+
 # --- with Spark -------------------------------------------------------------------------------------------------------
 
 Run = Callable[..., Any]
@@ -169,7 +187,7 @@ def run(spark: "SparkSession", store: ObjectStore, monkeypatch: pytest.MonkeyPat
 @pytest.mark.filterwarnings("ignore")
 def test_a_history_at_a_url_is_the_history_in_a_directory(story: Path, run: Run, store: ObjectStore) -> None:
     """Three runs at the store: one over a part of the log; one that dies before its baseline, and is told so in one line; and
-    one of `report`, which ends with the rows of one run into a directory. A question of docs/history.md has the page's answer.
+    one more, which ends with the rows of one run into a directory. A question of docs/history.md has the page's answer.
     """
     log, local = str(story / "log"), place_of(str(story / "out"))
     first = json.loads(run("history", log, "--out", URL, "--until", "40", "--delta", "-o", "json").stdout)
@@ -186,10 +204,8 @@ def test_a_history_at_a_url_is_the_history_in_a_directory(story: Path, run: Run,
     assert {name: store.objects[name] for name in before} == before
 
     store.refused = None
-    report = run("report", log, "--out", "s3://meta/page.html", "--history", URL)
-    assert report.exit_code == 0, report.output
-    page = read_page(store.objects["meta/page.html"].decode())
-    assert "payments-0" in page.text and "28.3 min" in page.text
+    again = run("history", log, "--out", URL)
+    assert again.exit_code == 0, again.output
     assert all_rows(URL) == all_rows(str(local))
     whole, baseline = read_baseline(local), read_baseline(place_of(URL))
     assert whole is not None

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from snapshots.offline.history import pieces
-from snapshots.offline.history.directory import LocalTables
 from snapshots.offline.history.pieces import Piece, PieceReader, PieceWriter, units_of
+from snapshots.offline.history.storage.directory import LocalTables
 from snapshots.offline.history.tables import ISR_CHANGES, Values, values_of
 
 MONDAY = dt.date(2026, 11, 23)

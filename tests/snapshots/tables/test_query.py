@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,8 @@ from click.testing import CliRunner, Result
 
 from snapshots.offline.__main__ import main
 from snapshots.offline.commands import running
-from snapshots.offline.query.answers import table_lines
+from snapshots.offline.history.views import register
+from snapshots.offline.query.answers import QuestionRefused, ask, table_lines
 from tests.snapshots.kafka.given import nodes, unpack
 from tests.snapshots.nodes import Node
 
@@ -25,6 +27,11 @@ OUTAGES = (
 Query = Callable[[Sequence[str | Path]], Result]
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def views(spark: "SparkSession", story: Path) -> None:
+    register(spark, str(story / "out"))
 
 
 @pytest.fixture
@@ -129,15 +136,24 @@ def test_an_answer_that_is_cut_says_so(story: Path, query: Query) -> None:
     ],
 )
 def test_what_is_no_question_is_refused_in_one_line(
-    story: Path, query: Query, tmp_path: Path, question: str, reason: str
+    spark: "SparkSession", views: None, capfd: pytest.CaptureFixture[str], tmp_path: Path, question: str, reason: str
 ) -> None:
-    answer = query([story / "out", question.format(out=tmp_path / "written")])
-    assert answer.exit_code == 2
-    assert reason in answer.stderr
-    assert answer.stderr.splitlines()[-1].startswith("Error: ")
-    assert "Without a question the command lists the views and their columns" in answer.stderr
+    """A command of Spark SQL would run at once. Spark's own account of a wrong question would fill the screen."""
+    with pytest.raises(QuestionRefused, match=re.escape(reason)) as refused:
+        ask(spark, question.format(out=tmp_path / "written"), 10, as_text=True)
+    assert len(str(refused.value).splitlines()) == 1
+    assert "Traceback" not in capfd.readouterr().err
     assert list(tmp_path.iterdir()) == []
-    assert query([story / "out", "SELECT count(*) AS n FROM outages"]).stdout.split() == ["n", "2"]
+    assert ask(spark, "SELECT count(*) FROM outages", 10, as_text=True).rows == [("2",)]
+
+
+def test_a_wrong_question_is_wrong_usage(story: Path, query: Query) -> None:
+    answer = query([story / "out", "DROP VIEW outages"])
+    assert answer.exit_code == 2
+    assert answer.stderr.splitlines()[-1] == (
+        "Error: this is a command, and only questions are answered; nothing was changed. "
+        "Without a question the command lists the views and their columns"
+    )
 
 
 def test_without_a_question_the_views_are_listed(story: Path, query: Query) -> None:

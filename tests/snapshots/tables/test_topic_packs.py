@@ -102,7 +102,7 @@ def test_a_change_that_cannot_be_decoded_is_named_with_its_offset() -> None:
     good = encode_record(LEFT)
     bad = good[:-2] + msgpack.packb("no ISR")
     log = log_of(CREATED, [bad], [LEFT])
-    with pytest.raises(LogFormatError, match="the record at offset 2: "):
+    with pytest.raises(LogFormatError, match=r"the record at offset 2 does not fit: PartitionChange\.isr: "):
         folded(log, 4)
     assert folded(log, 2)
     without = [row for table, row in folded(log, 4, ((2, 3),)) if table == "isr_changes"]

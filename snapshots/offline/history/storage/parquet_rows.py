@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from snapshots.offline.history.directory import LocalTables, StoredTables, TablesDirectory
 from snapshots.offline.history.output import day_of
+from snapshots.offline.history.storage.directory import LocalTables, StoredTables, TablesDirectory
 from snapshots.offline.typed.arrow_schema import spark_schema_of
 
 if TYPE_CHECKING:
@@ -49,8 +49,9 @@ class TaskRead:
         if field.name in found.schema.names:
             return found.column(field.name).cast(field.type)
         day = day_of(name) if field.name == "day" else None
-        value = None if day is None else dt.date.fromisoformat(day)
-        return pa.repeat(pa.scalar(value, field.type), found.num_rows)
+        if day is None:
+            return pa.nulls(found.num_rows, field.type)
+        return pa.repeat(pa.scalar(dt.date.fromisoformat(day), field.type), found.num_rows)
 
 
 def parquet_rows(spark: "SparkSession", out: TablesDirectory, names: Sequence[str], schema: pa.Schema) -> "DataFrame":
