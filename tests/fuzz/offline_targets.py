@@ -18,6 +18,7 @@ from snapshots.offline.audit.baseline import Baseline, CannotUseBaseline, Holder
 from snapshots.offline.committed import committed_end
 from snapshots.offline.dump_source import Shown, dump_of
 from snapshots.offline.history.begin import reaching_back
+from snapshots.offline.history.growth import SUMMED
 from snapshots.offline.history.output import BASELINE_NAME, HistoryRefused, place_of
 from snapshots.offline.history.output import read_baseline as read_history
 from snapshots.offline.inputs import find_log
@@ -145,10 +146,12 @@ def _take_baseline(data: bytes) -> None:
 
 
 def _history_samples() -> list[bytes]:
-    brokers = [{"broker_id": 101, "state": "online", "from_offset": 4, "began_before": False}]
+    brokers = [{"broker_id": 101, "state": "online", "from_offset": 4, "from_time": 900, "began_before": False}]
+    sizes = {"topics": 2, "partitions": 4, "brokers": 1}
+    newest = {**sizes, **dict.fromkeys(SUMMED, 3), "date": "2026-11-30", "day": None}
     found = {
         "schema_version": 1, "run": 2, "node": "controller 1", "tables": ["changes"], "since": 0, "end": [60, 1_000, 3],
-        "chain": "ab" * 32, "election": [3, 1], "growth": {"topics": 2}, "brokers": brokers, "state_rows": 12,
+        "chain": "ab" * 32, "election": [3, 1], "growth": {**sizes, "newest": newest}, "brokers": brokers, "state_rows": 12,
     }  # fmt: skip
     return [json.dumps(found).encode()]
 

@@ -63,7 +63,8 @@ def session(text: str) -> list[Shown]:
 
 
 def first_and_rest(entry: str) -> tuple[str, list[str]]:
-    first, *rest = entry.splitlines()
+    """The command, which goes on behind a backslash at the end of a line, and the lines below it."""
+    first, *rest = entry.replace("\\\n", "").splitlines()
     return first, [line for line in rest if line]
 
 
