@@ -1,5 +1,6 @@
 """Files of `_state` that anything may have changed between two runs: a run is refused, and names the file or the record."""
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from snapshots.offline.history.folding.steps import Step, steps_of
 from snapshots.offline.history.folding.task import Task, record_of, rows_of_task
 from snapshots.offline.history.output import HistoryRefused
 from snapshots.offline.history.storage.directory import LocalTables
+from snapshots.offline.history.storage.kept_rows import rows_in
 from snapshots.offline.history.tables import LEADERSHIP, TABLES
 from snapshots.offline.history.topic_packs import EntityRow
 from snapshots.offline.history.writer import STATE_SCHEMA, _StateWriter
@@ -70,6 +72,21 @@ def test_each_flipped_byte_of_the_state_is_found(state: Path) -> None:
 def test_a_file_that_is_no_parquet_is_refused(state: Path, spoil: Callable[[bytes], bytes]) -> None:
     state.write_bytes(spoil(state.read_bytes()))
     refused(state)
+
+
+def test_a_store_that_is_away_is_no_damage(state: Path) -> None:
+    """Arrow's error of a store has no number, as that of a damaged page: the operator was told to make the tables anew."""
+    content = state.read_bytes()
+
+    class Away(io.BytesIO):
+        def read(self, length: int | None = -1, /) -> bytes:
+            if self.tell() < len(content) // 2:
+                raise OSError("AWS Error NETWORK_CONNECTION during GetObject operation")
+            return super().read(length)
+
+    assert rows_in(io.BytesIO(content), STATE_SCHEMA) == len(ROWS)
+    with pytest.raises(OSError, match="NETWORK_CONNECTION"):
+        rows_in(Away(content), STATE_SCHEMA)
 
 
 def test_other_columns_and_missing_values_are_refused(state: Path) -> None:

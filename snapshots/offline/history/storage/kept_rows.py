@@ -54,8 +54,9 @@ def rows_in(source: Any, schema: pa.Schema) -> int:
         ValueError: the file is damaged, has other columns, or lacks a value.
         OSError: the file cannot be read.
     """
+    watched = _Watched(source)
     try:
-        with pq.ParquetFile(source, page_checksum_verification=True) as file:
+        with pq.ParquetFile(pa.PythonFile(watched, mode="r"), page_checksum_verification=True) as file:
             if not file.schema_arrow.equals(schema):
                 raise ValueError("it has other columns")
             rows = 0
@@ -65,8 +66,36 @@ def rows_in(source: Any, schema: pa.Schema) -> int:
                 rows += batch.num_rows
             return rows
     except OSError as e:
-        if e.errno is not None:
-            raise  # of the disk; Arrow has none for a page with a wrong checksum
+        if watched.has_failed or e.errno is not None:
+            raise  # of the store or the disk, and not of a page with a wrong checksum
         raise ValueError(" ".join(str(e).split())) from None
     except pa.ArrowException as e:
         raise ValueError(" ".join(str(e).split())) from None
+
+
+class _Watched:
+    """A file that remembers a failed read. Example: a store that is away, and a page with a wrong checksum, are both an OSError
+    without a number. Only the second one is damage, after which the tables must be made anew.
+    """
+
+    closed = False
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.has_failed = False
+
+    def read(self, length: int) -> bytes:
+        try:
+            return bytes(self._source.read(length))
+        except OSError:
+            self.has_failed = True
+            raise
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        return int(self._source.seek(position, whence))
+
+    def tell(self) -> int:
+        return int(self._source.tell())
+
+    def close(self) -> None:
+        """Do nothing: the caller closes the file."""
