@@ -143,6 +143,21 @@ def test_arrows_errors_get_the_place_of_the_tables(tmp_path: Path) -> None:
         _write_to_a_full_disk(LocalTables(tmp_path))
 
 
+def test_a_disk_that_fills_behind_the_baseline_does_not_claim_that_nothing_was_written() -> None:
+    """Run 2 counts from its baseline on. The job said that it "wrote no result" if the disk refused a commit of Delta then."""
+    tables = LocalTables(Path("/out/tables"))
+    with (
+        pytest.raises(shared.Failed) as failed,
+        running.failing_in_one_line(),
+        tables.telling(),
+        tables.telling("Run 2 is complete"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/out/tables/growth/_delta_log")
+    assert str(failed.value) == (
+        "[Errno 28] No space left on device: '/out/tables/growth/_delta_log'. Run 2 is complete"
+    )
+
+
 def _write_to_a_full_disk(place: LocalTables) -> None:
     with _StateWriter(place, 1, 0) as state, pa.OSFile("/dev/full", "wb") as full:
         with pa.ipc.new_file(full, STATE_SCHEMA) as writer:

@@ -137,6 +137,18 @@ def test_a_store_that_refuses_does_so_before_the_long_pass(store: ObjectStore) -
     assert store.objects == {}
 
 
+def test_a_store_is_not_blamed_for_a_socket_of_spark(store: ObjectStore) -> None:
+    """Java was killed while the tables lay in a store, and the job told the operator to check the credentials."""
+    out = place_of(URL)
+    with pytest.raises(ConnectionRefusedError), out.telling():
+        raise ConnectionRefusedError(111, "Connection refused")
+    with (
+        pytest.raises(StoreRefused, match="the store of s3://meta/h refused or did not answer: curlCode: 7"),
+        out.telling(),
+    ):
+        raise OSError("curlCode: 7, Could not connect to server")
+
+
 def test_a_place_is_a_path_or_the_url_of_a_store(store: ObjectStore, tmp_path: Path) -> None:
     assert str(place_of(f"file://{tmp_path}/out")) == f"{tmp_path}/out"
     assert str(place_of(f"{URL}/")) == URL

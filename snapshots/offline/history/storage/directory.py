@@ -42,7 +42,7 @@ _WITH_DIRECTORIES: Final = ("hdfs", "abfs")
 
 
 class StoreRefused(OSError):
-    """The store did not do what the job asked. The text says why, whether the tables changed, and what to do."""
+    """The store or the disk did not do what the job asked. The text says why, whether the tables changed, and what to do."""
 
 
 class LocalTables:
@@ -155,16 +155,23 @@ class LocalTables:
             _flush(directory)
 
     @contextmanager
-    def telling(self, _: str = "") -> Iterator[None]:
-        """Name the directory in an error of the disk that names no file, as Arrow's `[Errno 28] Error writing bytes to file`."""
+    def telling(self, outcome: str | None = None) -> Iterator[None]:
+        """Name the directory in an error of the disk that names no file, as Arrow's `[Errno 28] Error writing bytes to file`.
+
+        With an `outcome` the error ends with it. Example: the disk is full when the baseline of run 2 is written already, so the
+        job must not say that it wrote no result.
+        """
         try:
             yield
         except ConnectionError:
             raise  # of a socket
         except OSError as e:
-            if e.filename is not None or e.errno is None:
-                raise
-            raise OSError(e.errno, os.strerror(e.errno), str(self)) from None
+            named = e
+            if e.filename is None and e.errno is not None:
+                named = OSError(e.errno, os.strerror(e.errno), str(self))
+            if outcome is None:
+                raise named from None
+            raise StoreRefused(f"{named}. {outcome}") from None
 
 
 def _flush(path: Path) -> None:
@@ -254,8 +261,8 @@ class StoredTables(RemoteDirectory):
         """Turn an error of the store into one line, which ends with `outcome`."""
         try:
             yield
-        except StoreRefused:
-            raise
+        except (StoreRefused, ConnectionError):
+            raise  # told already, or of a socket: Java has ended. Arrow has no ConnectionError for a store that is away
         except OSError as e:
             reason = " ".join(str(e).split()).rstrip(".")
             raise StoreRefused(f"the store of {self} refused or did not answer: {reason}. {outcome}") from None
