@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
 import click
 
@@ -23,11 +23,16 @@ if TYPE_CHECKING:
 
     from snapshots.offline.reading.ends import Ends
 
+_QUESTION_BYTES_MAX: Final = 1 << 20
+"""Maximum size of a question in a file."""
+
 
 @click.command()
 @click.argument("directory")
 @click.argument("question", required=False, metavar="[SQL]")
-@click.option("--file", "file", type=click.File(), help="Read the question from this file; - is the standard input.")
+@click.option(
+    "--file", "file", type=click.File("rb"), help="Read the question from this file; - is the standard input."
+)
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="Show at most so many rows.")
 @format_option
 @proof_options
@@ -38,7 +43,7 @@ if TYPE_CHECKING:
 def query(
     directory: str,
     question: str | None,
-    file: IO[str] | None,
+    file: IO[bytes] | None,
     limit: int,
     log_format: str,
     beside: tuple[str, ...],
@@ -54,7 +59,7 @@ def query(
     """
     if question is not None and file is not None:
         raise click.UsageError("name a question or --file, not both")
-    text = file.read() if file is not None else question
+    text = _text_of(file) if file is not None else question
     if is_history(directory):
         if beside or uncommitted:
             raise click.UsageError(f"{directory} has the tables of a history: --beside and --uncommitted are for a log")
@@ -66,6 +71,17 @@ def query(
                 _list(_views_of_log(logs.paths), output)
             else:
                 _of_log(logs.paths, text, limit, output, master, shuffle_partitions, uncommitted=logs.uncommitted)
+
+
+def _text_of(file: IO[bytes]) -> str:
+    """Return the question in a file."""
+    content = file.read(_QUESTION_BYTES_MAX + 1)
+    if len(content) > _QUESTION_BYTES_MAX:
+        raise click.UsageError(f"{file.name} has more than {_QUESTION_BYTES_MAX:,} bytes; name a file with a question")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{file.name} is no text in UTF-8; name a file with a question") from None
 
 
 def _views_of_log(paths: Sequence[str]) -> Mapping[str, Sequence[str]]:

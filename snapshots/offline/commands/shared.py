@@ -90,8 +90,6 @@ def is_history(directory: str) -> bool:
     """Return True for a directory that `quorum-offline history` has written."""
     from snapshots.offline.history.output import BASELINE_NAME, place_of
 
-    if "://" not in directory:
-        return (Path(directory) / BASELINE_NAME).is_file()
     with _readable(directory):
         return place_of(directory).exists(BASELINE_NAME)
 

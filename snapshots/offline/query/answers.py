@@ -21,10 +21,12 @@ from pyspark.errors import (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
     DateTimeException,
+    IllegalArgumentException,
     NumberFormatException,
     ParseException,
     PySparkException,
     SparkRuntimeException,
+    SparkUpgradeException,
 )
 
 if TYPE_CHECKING:
@@ -36,8 +38,10 @@ _OF_THE_QUESTION: Final = (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
     DateTimeException,
+    IllegalArgumentException,
     NumberFormatException,
     SparkRuntimeException,
+    SparkUpgradeException,
 )
 """Spark's errors for a question that has no answer. The errors of a job, and of the log, are others."""
 _SPARKS_LOGGER: Final = "SQLQueryContextLogger"
@@ -93,7 +97,9 @@ def _frame(spark: "SparkSession", question: str) -> "DataFrame":
 
 def _reason(error: PySparkException) -> str:
     """Return the first sentence of Spark's error. The position behind it is one in the subquery."""
-    return str(error).strip().splitlines()[0].partition(" SQLSTATE:")[0].rstrip(". ")
+    first, *more = str(error).strip().splitlines()
+    text = " ".join([first, *more[:1]]) if first.endswith(":") else first
+    return text.partition(" SQLSTATE:")[0].rstrip(". ")
 
 
 def _texts(frame: "DataFrame", limit: int) -> list[tuple[str | None, ...]]:

@@ -133,6 +133,7 @@ def test_an_answer_that_is_cut_says_so(story: Path, query: Query) -> None:
         ("WITH one AS (SELECT 1) INSERT OVERWRITE DIRECTORY '{out}' USING csv SELECT * FROM one", "this is a command"),
         ("DROP VIEW outages", "this is a command, and only questions are answered; nothing was changed"),
         ("", "Syntax error at or near end of input"),
+        ("SELECT date_format(from_time, 'YYYY') FROM outages", "Spark >= 3.0: Fail to recognize 'YYYY' pattern"),
     ],
 )
 def test_what_is_no_question_is_refused_in_one_line(
@@ -190,6 +191,18 @@ def test_a_place_without_a_log_is_refused(query: Query, tmp_path: Path) -> None:
         assert answer.exit_code == 1, answer.output
         assert str(tmp_path) in answer.stderr
         assert len(answer.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "told"), [(b"\xff", "is no text in UTF-8"), (b"-" * ((1 << 20) + 1), "has more than 1,048,576 bytes")]
+)
+def test_a_file_that_is_no_question_is_refused(query: Query, tmp_path: Path, content: bytes, told: str) -> None:
+    """A wrong file, such as an archive, ended in a traceback."""
+    file = tmp_path / "question.sql"
+    file.write_bytes(content)
+    answer = query([tmp_path, "--file", file])
+    assert answer.exit_code == 2
+    assert f"Error: {file} {told}; name a file with a question" in answer.stderr
 
 
 def test_a_value_cannot_end_a_line_or_steer_a_terminal() -> None:
