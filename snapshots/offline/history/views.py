@@ -13,8 +13,7 @@ another cause.
 from typing import TYPE_CHECKING, Final
 
 from snapshots.offline.history.storage.directory import LocalTables
-from snapshots.offline.history.tables import BROKER_STATES, LEADERSHIP, PARTITION_CONDITIONS, TABLES, schema_of_table
-from snapshots.offline.typed.arrow_schema import spark_schema_of
+from snapshots.offline.history.tables import BROKER_STATES, LEADERSHIP, PARTITION_CONDITIONS, TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,8 +87,8 @@ def register(spark: "SparkSession", out_dir: str) -> list[str]:
     Raises:
         HistoryRefused: the directory has no history.
     """
-    from snapshots.offline.history.output import HistoryRefused, files_that_count, place_of, read_baseline
-    from snapshots.offline.history.storage.parquet_rows import parquet_rows
+    from snapshots.offline.history.output import HistoryRefused, place_of, read_baseline
+    from snapshots.offline.history.storage.parquet_rows import table_rows
 
     out = place_of(out_dir)
     baseline = read_baseline(out)
@@ -98,12 +97,8 @@ def register(spark: "SparkSession", out_dir: str) -> list[str]:
     names = []
     for name in TABLES:
         if name in baseline.tables:
-            schema = schema_of_table(name)
-            if isinstance(out, LocalTables):
-                spark.read.schema(spark_schema_of(schema)).parquet(str(out.path / name)).createOrReplaceTempView(name)
-            else:
-                rows = parquet_rows(spark, out, files_that_count(out, name, baseline.run), schema)
-                rows.createOrReplaceTempView(name)
+            table_rows(spark, out, name, baseline.run).createOrReplaceTempView(name)
+            if not isinstance(out, LocalTables):
                 spark.catalog.cacheTable(name)  # by name, so that Spark forgets the rows when the view is replaced
             names.append(name)
     end = f"SELECT {baseline.end.offset}L AS end_offset, timestamp_millis({baseline.end.time_ms}L) AS end_time"

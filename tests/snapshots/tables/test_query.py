@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -163,6 +164,22 @@ def test_without_a_question_the_views_are_listed(story: Path, query: Query) -> N
     of_log = query([story / "log"])
     (line,) = (line for line in of_log.stdout.splitlines() if line.startswith("Topic "))
     assert line.split(maxsplit=1) == ["Topic", "node, offset, epoch, timestamp, name, topic_id"]
+
+
+def test_the_files_of_a_run_that_died_are_no_answer(story: Path, query: Query, tmp_path: Path) -> None:
+    """A run dies after it has moved its files, and before its baseline counts them. They were in the answer until the next run.
+
+    In the example one of two tables has no rows that count.
+    """
+    out = tmp_path / "out"
+    shutil.copytree(story / "out", out)
+    moved = next((out / "changes").rglob("run-1-*.parquet"))
+    shutil.copy(moved, moved.with_name("run-2-00000.parquet"))
+    for counted in (out / "isr_changes").rglob("run-1-*.parquet"):
+        counted.rename(counted.with_name("run-2-00000.parquet"))
+    question = "SELECT count(*) AS n, count(day) AS days, max(offset) AS at FROM {}"
+    assert query([out, question.format("changes")]).stdout == query([story / "out", question.format("changes")]).stdout
+    assert query([out, question.format("isr_changes")]).stdout.split() == ["n", "days", "at", "0", "0", "-"]
 
 
 def test_two_columns_of_one_name_are_a_table_and_no_document(story: Path, query: Query) -> None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from snapshots.offline.history.output import day_of
+from snapshots.offline.history.output import day_of, files_that_count
 from snapshots.offline.history.storage.directory import LocalTables, StoredTables, TablesDirectory
+from snapshots.offline.history.tables import schema_of_table
 from snapshots.offline.typed.arrow_schema import spark_schema_of
 
 if TYPE_CHECKING:
@@ -54,12 +55,27 @@ class TaskRead:
         return pa.repeat(pa.scalar(dt.date.fromisoformat(day), field.type), found.num_rows)
 
 
-def parquet_rows(spark: "SparkSession", out: TablesDirectory, names: Sequence[str], schema: pa.Schema) -> "DataFrame":
-    """Return the rows of these files, which lie in `out`."""
-    if isinstance(out, LocalTables):
-        return spark.read.schema(spark_schema_of(schema)).parquet(*(str(out.path / name) for name in names))
+def table_rows(spark: "SparkSession", out: TablesDirectory, table: str, run: int) -> "DataFrame":
+    """Return the rows of a table that count after `run` is complete. A run that died may have left files that do not count.
+
+    Spark finds the files of a directory faster than a list of thousands of names, so it gets the list only if it must.
+    """
+    schema, names = schema_of_table(table), files_that_count(out, table, run)
     if not names:
         return spark.createDataFrame([], spark_schema_of(schema))
+    if not isinstance(out, LocalTables):
+        return parquet_rows(spark, out, names, schema)
+    reader = spark.read.schema(spark_schema_of(schema))
+    if names == out.files(table):
+        return reader.parquet(str(out.path / table))
+    base = reader.option("basePath", str(out.path / table))
+    return base.parquet(*(str(out.path / name) for name in names))
+
+
+def parquet_rows(spark: "SparkSession", out: TablesDirectory, names: Sequence[str], schema: pa.Schema) -> "DataFrame":
+    """Return the rows of these files, one or more, which lie in `out`."""
+    if isinstance(out, LocalTables):
+        return spark.read.schema(spark_schema_of(schema)).parquet(*(str(out.path / name) for name in names))
     files = spark.createDataFrame([(name,) for name in names], spark_schema_of(_NAMES))
     tasks = files.repartition(min(len(names), READ_TASKS))
     return tasks.mapInArrow(TaskRead(out, schema), spark_schema_of(schema))
