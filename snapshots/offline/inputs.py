@@ -22,6 +22,8 @@ from snapshots.format import BOOTSTRAP_END, parse_name
 from snapshots.offline.readonly import ReadOnlyDirectory, location_of
 
 METADATA_DIRECTORY: Final = "@metadata"
+_OF_KAFKA: Final = "__cluster_metadata-0"
+"""The directory of Kafka's metadata log. The jobs that read it look for it before they come here."""
 SPLIT_BYTES_MIN: Final = 4 << 20
 SPLIT_BYTES_MAX: Final = 64 << 20
 """The bounds of the default. A segment of the default size is one part, so the planning has not to read its headers."""
@@ -164,7 +166,14 @@ def _why_no_log(path: str, given: ReadOnlyDirectory, names: list[str]) -> str:
             f"{path} does not exist, or is empty; name the data directory of a node, with {METADATA_DIRECTORY}/ in it"
         )
     reason = f"{path}: neither a data directory (with {METADATA_DIRECTORY}/ in it) nor a directory of log segments"
+    if _OF_KAFKA in names:
+        return (
+            f"{path} has a log of Apache Kafka, not of metaquorum, and nothing was done; "
+            "audit, history, query, report, dump and import kafka read such a log"
+        )
     for name in names[:NAMES_LOOKED_INTO]:
+        if given.exists(f"{name}/{_OF_KAFKA}"):
+            return f"{reason}; {given.path_text}/{name} has a log of Apache Kafka: name it"
         for below in (name, f"{name}/data"):
             if given.exists(f"{below}/{METADATA_DIRECTORY}"):
                 return f"{reason}; {given.path_text}/{below} is a data directory: name it"

@@ -219,6 +219,17 @@ def test_a_wrong_path_fails_before_spark_starts(monkeypatch: pytest.MonkeyPatch,
     assert list(where.iterdir()) == []
 
 
+def test_a_log_of_kafka_is_named_where_it_is_and_refused_where_it_has_no_use(tmp_path: Path) -> None:
+    (tmp_path / "node-1" / "__cluster_metadata-0").mkdir(parents=True)
+    for path, told in (
+        (tmp_path, f"{tmp_path}/node-1 has a log of Apache Kafka: name it"),
+        (tmp_path / "node-1", "has a log of Apache Kafka, not of metaquorum, and nothing was done; audit, history, "),
+    ):
+        result = CliRunner().invoke(cli.main, ["compact", "--out", str(tmp_path / "out"), str(path)])
+        assert (result.exit_code, len(result.stderr.splitlines())) == (shared.EXIT_FAILED, 1), result
+        assert told in result.stderr
+
+
 @pytest.mark.parametrize("command", ["compact", "history"])
 def test_a_wrong_path_beside_fails_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
