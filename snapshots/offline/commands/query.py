@@ -1,6 +1,8 @@
 """`quorum-offline query`"""
 
+import csv
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Final
 
@@ -25,6 +27,13 @@ if TYPE_CHECKING:
 
 _QUESTION_BYTES_MAX: Final = 1 << 20
 """Maximum size of a question in a file."""
+_HINT: Final = "Without a question the command lists the views and their columns"
+
+
+class WrongQuestion(click.ClickException):
+    """Spark cannot answer the question: one line, and the exit code of wrong usage. The words of the command were right."""
+
+    exit_code = 2
 
 
 @click.command()
@@ -59,7 +68,9 @@ def query(
     """
     if question is not None and file is not None:
         raise click.UsageError("name a question or --file, not both")
-    text = _text_of(file) if file is not None else question
+    text = question if file is None else _text_of(file)
+    if text is not None and not text.strip(" \t\r\n;"):
+        raise WrongQuestion(f"the question is empty, and nothing was asked. {_HINT}")
     if is_history(directory):
         if beside or uncommitted:
             raise click.UsageError(f"{directory} has the tables of a history: --beside and --uncommitted are for a log")
@@ -77,11 +88,15 @@ def _text_of(file: IO[bytes]) -> str:
     """Return the question in a file."""
     content = file.read(_QUESTION_BYTES_MAX + 1)
     if len(content) > _QUESTION_BYTES_MAX:
-        raise click.UsageError(f"{file.name} has more than {_QUESTION_BYTES_MAX:,} bytes; name a file with a question")
+        raise WrongQuestion(
+            f"{file.name} has more than {_QUESTION_BYTES_MAX:,} bytes, and nothing was asked; name a file with a question"
+        )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise click.UsageError(f"{file.name} is no text in UTF-8; name a file with a question") from None
+        raise WrongQuestion(
+            f"{file.name} is no text in UTF-8, and nothing was asked; save the question as UTF-8"
+        ) from None
 
 
 def _views_of_log(paths: Sequence[str]) -> Mapping[str, Sequence[str]]:
@@ -122,7 +137,8 @@ def _of_log(
     with running.session(master, shuffle_partitions, paths[:1], paths[1:]) as (spark, step):
         from snapshots.offline.query.views import register_log
 
-        step("reading the log")
+        (end,) = ends.values()
+        step("reading the log" if end is None else f"reading the log up to offset {end}")
         register_log(spark, paths[0], text, ends)
         _answer(spark, text, limit, output)
 
@@ -152,7 +168,7 @@ def _answer(spark: "SparkSession", text: str, limit: int, output: str) -> None:
     try:
         answer = ask(spark, text, limit, as_text=output != "json")
     except QuestionRefused as e:
-        raise click.UsageError(f"{e}. Without a question the command lists the views and their columns") from None
+        raise WrongQuestion(f"{e}. {_HINT}") from None
     if output == "json":
         click.echo(json.dumps(as_document(answer), ensure_ascii=False))
     elif output == "csv":
@@ -168,6 +184,11 @@ def _list(views: Mapping[str, Sequence[str]], output: str) -> None:
     """Show the views and their columns."""
     if output == "json":
         click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "views": views}))
+        return
+    if output == "csv":
+        lines = csv.writer(sys.stdout, lineterminator="\n")
+        lines.writerow(("view", "column"))
+        lines.writerows((name, column) for name, columns in views.items() for column in columns)
         return
     width = max(map(len, views))
     click.echo(f"{'VIEW':{width}}  COLUMNS")

@@ -11,9 +11,10 @@ import csv
 import io
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.errors import (
@@ -46,6 +47,9 @@ _OF_THE_QUESTION: Final = (
 """Spark's errors for a question that has no answer. The errors of a job, and of the log, are others."""
 _SPARKS_LOGGER: Final = "SQLQueryContextLogger"
 """Writes Spark's whole traceback of a wrong question to stderr."""
+
+_PLACE: Final = re.compile(r"\bline (\d+),? pos (\d+)")
+_COMMENTS: Final = re.compile(r"(?:[\s;]|--[^\n]*(?:\n|$)|/\*[^*]*\*/)*")
 
 
 class QuestionRefused(Exception):
@@ -92,14 +96,26 @@ def _frame(spark: "SparkSession", question: str) -> "DataFrame":
         return spark.sql(f"SELECT * FROM (\n{question}\n)")
     except ParseException:
         spark.sql(f"EXPLAIN\n{question}")  # raises the reason, in the person's own words, if the text is no SQL
+        for end in _ends_of_statement(question):
+            with suppress(ParseException):
+                return spark.sql(f"SELECT * FROM (\n{question[:end]}\n)")
         raise QuestionRefused("this is a command, and only questions are answered; nothing was changed") from None
 
 
+def _ends_of_statement(question: str) -> Iterator[int]:
+    """Yield the places, the last one first, of semicolons with only comments behind them: `SELECT 1; -- why` has one."""
+    for found in reversed(list(re.finditer(";", question))):
+        if _COMMENTS.fullmatch(question, found.start()):
+            yield found.start()
+
+
 def _reason(error: PySparkException) -> str:
-    """Return the first sentence of Spark's error. The position behind it is one in the subquery."""
+    """Return the first sentence of Spark's error, and the place in the question, which begins in the subquery's second line."""
     first, *more = str(error).strip().splitlines()
     text = " ".join([first, *more[:1]]) if first.endswith(":") else first
-    return text.partition(" SQLSTATE:")[0].rstrip(". ")
+    place = _PLACE.search(text)
+    where = "" if place is None else f" (line {int(place[1]) - 1}, column {int(place[2]) + 1})"
+    return text.partition(" SQLSTATE:")[0].rstrip(". ") + where
 
 
 def _texts(frame: "DataFrame", limit: int) -> list[tuple[str | None, ...]]:

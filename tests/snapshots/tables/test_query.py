@@ -127,8 +127,12 @@ def test_an_answer_that_is_cut_says_so(story: Path, query: Query) -> None:
     ("question", "reason"),
     [
         ("SELECT tpic FROM outages", "name `tpic` cannot be resolved. Did you mean one of the following? [`topic`"),
+        ("SELECT tpic FROM outages", "(line 1, column 8)"),
         ("SELECT 1 FROM nothing", "The table or view `nothing` cannot be found"),
-        ("SELECT topic FROM outages ORDER topic BY", "Syntax error at or near"),
+        (
+            "SELECT topic FROM outages\nORDER topic BY",
+            "Syntax error at or near 'topic' (line 2, column 7)",
+        ),
         ("SELECT 1 / partition FROM outages", "Division by zero"),
         ("INSERT OVERWRITE DIRECTORY '{out}' USING csv SELECT 1", "this is a command, and only questions are answered"),
         ("WITH one AS (SELECT 1) INSERT OVERWRITE DIRECTORY '{out}' USING csv SELECT * FROM one", "this is a command"),
@@ -152,15 +156,39 @@ def test_what_is_no_question_is_refused_in_one_line(
 def test_a_wrong_question_is_wrong_usage(story: Path, query: Query) -> None:
     answer = query([story / "out", "DROP VIEW outages"])
     assert answer.exit_code == 2
-    assert answer.stderr.splitlines()[-1] == (
+    assert answer.stderr == (
         "Error: this is a command, and only questions are answered; nothing was changed. "
-        "Without a question the command lists the views and their columns"
+        "Without a question the command lists the views and their columns\n"
     )
+
+
+@pytest.mark.parametrize("question", ["", " \n;\n"])
+def test_an_empty_question_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, question: str
+) -> None:
+    """A shell makes one of a variable that is not set."""
+    monkeypatch.setattr(running, "session", None)  # a start would be a TypeError
+    answer = CliRunner().invoke(main, ["query", str(tmp_path), question])
+    assert answer.exit_code == 2
+    assert answer.stderr == (
+        "Error: the question is empty, and nothing was asked. Without a question the command lists the views and their columns\n"
+    )
+
+
+def test_a_question_may_have_a_comment_behind_its_end(spark: "SparkSession") -> None:
+    """A file of questions often has one. A semicolon in a text is no end."""
+    for question in ("SELECT '; --x' AS a; -- why\n", "SELECT '; --x' AS a;\n/* why */ ;\n"):
+        assert ask(spark, question, 10, as_text=True).rows == [("; --x",)]
+    with pytest.raises(QuestionRefused, match="this is a command"):
+        ask(spark, "DROP VIEW IF EXISTS nothing; -- why", 10, as_text=True)
 
 
 def test_without_a_question_the_views_are_listed(story: Path, query: Query) -> None:
     of_history = json.loads(query([story / "out", "-o", "json"]).stdout)["views"]
     assert of_history["availability"] == ["broker_id", "date", "available_ms", "known_ms", "percent"]
+    of_csv = list(csv.reader(query([story / "log", "-o", "csv"]).stdout.splitlines()))
+    assert of_csv[0] == ["view", "column"]
+    assert ["Topic", "topic_id"] in of_csv
     of_log = query([story / "log"])
     (line,) = (line for line in of_log.stdout.splitlines() if line.startswith("Topic "))
     assert line.split(maxsplit=1) == ["Topic", "node, offset, epoch, timestamp, name, topic_id"]
@@ -219,7 +247,7 @@ def test_a_file_that_is_no_question_is_refused(query: Query, tmp_path: Path, con
     file.write_bytes(content)
     answer = query([tmp_path, "--file", file])
     assert answer.exit_code == 2
-    assert f"Error: {file} {told}; name a file with a question" in answer.stderr
+    assert answer.stderr.startswith(f"Error: {file} {told}, and nothing was asked; ")
 
 
 def test_a_value_cannot_end_a_line_or_steer_a_terminal() -> None:
