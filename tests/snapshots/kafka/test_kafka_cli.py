@@ -135,7 +135,7 @@ def test_the_format_can_be_said(node: Path, tmp_path: Path) -> None:
     """A file whose first batch is damaged is not known as Kafka's: the message names the option."""
     assert dump(node, "--format", "kafka", "--limit", "1").exit_code == 0
     own = dump(node, "--format", "own")
-    assert (own.exit_code, "neither a data directory" in own.stderr) == (shared.EXIT_FAILED, True)
+    assert (own.exit_code, "has a log of Apache Kafka, not of metaquorum" in own.stderr) == (shared.EXIT_FAILED, True)
     change(node, 16, b"\x07")
     segment = node / METADATA / SEGMENT
     unsure = dump(segment)
