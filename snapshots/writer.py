@@ -5,6 +5,7 @@ of its own, so it may run on any thread.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from metadata_log.disk.files import Directory, File
@@ -53,8 +54,26 @@ def write_records(
     return SnapshotWriter(directory, meta, records, replaces=replaces).run()
 
 
-def remove_unfinished(directory: Directory) -> None:
-    """Delete the `.part` files of writers that were killed. The caller has locked the directory, so no other job writes there."""
+@contextmanager
+def exclusive(directory: Directory) -> Iterator[None]:
+    """Let only this process write snapshots into the directory until the end of the block. No `.part` file stays: neither one of
+    a process that was killed, nor one of this process if it fails. So a full disk gets its bytes back.
+
+    Raises:
+        DirectoryInUse: another process writes there.
+    """
+    directory.lock()
+    try:
+        _remove_unfinished(directory)
+        yield
+    except BaseException:
+        _remove_unfinished(directory)
+        raise
+    finally:
+        directory.unlock()
+
+
+def _remove_unfinished(directory: Directory) -> None:
     for name in directory.names():
         parsed = parse_name(name)
         if parsed is not None and parsed[1]:

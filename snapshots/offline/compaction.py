@@ -29,7 +29,7 @@ from snapshots.offline.schema import Column, arrow_schema, spark_schema
 from snapshots.offline.typed.arrow_schema import record_batch
 from snapshots.offline.writable import writable
 from snapshots.reader import read_meta, read_snapshot
-from snapshots.writer import WRITE_BYTES, remove_unfinished, write_records
+from snapshots.writer import WRITE_BYTES, exclusive, write_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -258,17 +258,10 @@ def _write(log: NodeLog, canonical: "DataFrame", meta: SnapshotMeta, out_dir: st
     if not isinstance(written, RealDirectory):  # an object store takes each file as a whole
         return _write_into(written, log, canonical, meta, out_dir)
     try:
-        written.lock()
+        with exclusive(written):
+            return _write_into(written, log, canonical, meta, out_dir)
     except DirectoryInUse:
         raise CannotCompact(f"another job writes into {out_dir}; wait for its end, and run this again") from None
-    try:
-        remove_unfinished(written)  # of a job that was killed
-        return _write_into(written, log, canonical, meta, out_dir)
-    except BaseException:
-        remove_unfinished(written)  # a full disk gets its bytes back
-        raise
-    finally:
-        written.unlock()
 
 
 def _write_into(

@@ -1,6 +1,7 @@
 """The proxy between two nodes leaves nothing open behind it, whenever it is closed."""
 
 import asyncio
+import contextlib
 import gc
 import random
 import socket
@@ -47,6 +48,10 @@ async def test_a_link_that_closes_as_it_accepts_leaves_nothing_open(rng: random.
     for _ in range(steps):
         await asyncio.sleep(0)
     await link.close()
+    near.setblocking(False)
+    async with asyncio.timeout(10):
+        with contextlib.suppress(ConnectionResetError):  # as good as an orderly end
+            assert await asyncio.get_running_loop().sock_recv(near, 1) == b""
     near.close()
     target.close()
     await target.wait_closed()

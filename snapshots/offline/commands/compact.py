@@ -11,7 +11,7 @@ from snapshots.offline.commands.shared import (
     SCHEMA_VERSION,
     Failed,
     common_options,
-    outside_of_nodes,
+    place_of_results,
     proof_options,
     spark_options,
 )
@@ -24,7 +24,7 @@ from snapshots.offline.commands.shared import (
     "out_dir",
     required=True,
     metavar="DIRECTORY",
-    callback=outside_of_nodes,
+    callback=place_of_results,
     help="The directory, or an object store's URL, for the snapshot.",
 )
 @click.option("--at-mark", type=click.Choice(["last"]), help="Compact to the last snapshot mark (the default).")

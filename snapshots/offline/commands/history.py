@@ -11,7 +11,7 @@ from snapshots.offline.commands.shared import (
     Failed,
     common_options,
     format_option,
-    outside_of_nodes,
+    place_of_results,
     proof_options,
     refuse_unusable_tables,
     spark_options,
@@ -42,7 +42,7 @@ class _Place(click.ParamType[Any]):
     "out_dir",
     required=True,
     type=click.Path(file_okay=False),
-    callback=outside_of_nodes,
+    callback=place_of_results,
     help="The directory of the tables, a path or a URL.",
 )
 @click.option("--tables", "names", help="Comma-separated; default: all tables, or those that the directory has.")

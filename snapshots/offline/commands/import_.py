@@ -10,7 +10,7 @@ from metadata_log.disk.failures import FlushFailed
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.read_only import LocalDirectory
 from metadata_log.format.errors import LogFormatError
-from snapshots.offline.commands.shared import SCHEMA_VERSION, common_options, outside_of_nodes
+from snapshots.offline.commands.shared import SCHEMA_VERSION, common_options, place_of_results
 from snapshots.offline.kafka.importing import CannotImport, Imported, import_log
 from snapshots.offline.kafka.log_files import find_kafka_log
 from snapshots.offline.kafka.transcribe.left_out import LeftOut
@@ -25,7 +25,7 @@ def import_() -> None:
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "--out", "out_dir", required=True, type=click.Path(file_okay=False, path_type=Path),
-    callback=outside_of_nodes,
+    callback=place_of_results,
     help="The directory for the snapshot.",
 )  # fmt: skip
 @click.option("--to-offset", type=click.IntRange(1), help="Exclusive: the end of a batch; default: the end of the log.")

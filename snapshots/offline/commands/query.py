@@ -1,15 +1,15 @@
 """`quorum-offline query`"""
 
-import csv
 import json
-import sys
-from collections.abc import Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from snapshots.offline.commands import running
-from snapshots.offline.commands.kafka_logs import as_own_logs
+from snapshots.offline.commands.kafka_logs import OwnLogs, as_own_logs
 from snapshots.offline.commands.shared import (
     SCHEMA_VERSION,
     Failed,
@@ -34,6 +34,19 @@ class WrongQuestion(click.ClickException):
     """Spark cannot answer the question: one line, and the exit code of wrong usage. The words of the command were right."""
 
     exit_code = 2
+
+
+class _Asked(NamedTuple):
+    """The question, and the form of its answer."""
+
+    text: str | None
+    """None: which views are there?"""
+    limit: int
+    output: str
+
+
+_Session = Callable[..., AbstractContextManager[tuple["SparkSession", Callable[[str], None]]]]
+"""`running.session` for the master that the person has chosen."""
 
 
 @click.command()
@@ -71,17 +84,16 @@ def query(
     text = question if file is None else _text_of(file)
     if text is not None and not text.strip(" \t\r\n;"):
         raise WrongQuestion(f"the question is empty, and nothing was asked. {_HINT}")
+    asked = _Asked(text, limit, output)
+    session = partial(running.session, master, shuffle_partitions)
     if is_history(directory):
         if beside or uncommitted:
             raise click.UsageError(f"{directory} has the tables of a history: --beside and --uncommitted are for a log")
         refuse_unusable_tables(directory)
-        _of_history(directory, text, limit, output, master, shuffle_partitions)
+        _ask_history(directory, asked, session)
     else:
         with as_own_logs((directory, *beside), log_format, uncommitted=uncommitted) as logs:
-            if text is None:
-                _list(_views_of_log(logs.paths), output)
-            else:
-                _of_log(logs.paths, text, limit, output, master, shuffle_partitions, uncommitted=logs.uncommitted)
+            _ask_log(logs, asked, session)
 
 
 def _text_of(file: IO[bytes]) -> str:
@@ -99,98 +111,82 @@ def _text_of(file: IO[bytes]) -> str:
         ) from None
 
 
-def _views_of_log(paths: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """Return the views of the log, without Spark."""
-    with running.needing("spark"):
-        from snapshots.offline.inputs import find_logs
-        from snapshots.offline.query.views import views_of_log
-    with running.failing_in_one_line():
-        find_logs(paths)
-    return views_of_log()
-
-
-def _of_history(
-    directory: str, text: str | None, limit: int, output: str, master: str | None, shuffle_partitions: int
-) -> None:
-    with running.session(master, shuffle_partitions, ()) as (spark, step):
+def _ask_history(directory: str, asked: _Asked, session: _Session) -> None:
+    with session(()) as (spark, step):
         from snapshots.offline.query.views import views_of_history
 
         step("reading the tables")
         views = views_of_history(spark, directory)
-        if text is None:
-            _list(views, output)
+        if asked.text is None:
+            _list(views, asked.output)
         else:
-            _answer(spark, text, limit, output)
+            _answer(spark, asked)
 
 
-def _of_log(
-    paths: Sequence[str],
-    text: str,
-    limit: int,
-    output: str,
-    master: str | None,
-    shuffle_partitions: int,
-    *,
-    uncommitted: bool,
-) -> None:
-    ends = _ends(paths, uncommitted=uncommitted)
-    with running.session(master, shuffle_partitions, paths[:1], paths[1:]) as (spark, step):
-        from snapshots.offline.query.views import register_log
-
+def _ask_log(logs: OwnLogs, asked: _Asked, session: _Session) -> None:
+    with running.needing("spark"):
+        from snapshots.offline.inputs import find_logs
+        from snapshots.offline.query.views import register_log, views_of_log
+    if asked.text is None:
+        with running.failing_in_one_line():
+            find_logs(logs.paths)
+        _list(views_of_log(), asked.output)
+        return
+    ends = _ends(logs)
+    with session(logs.paths[:1], logs.paths[1:]) as (spark, step):
         (end,) = ends.values()
         step("reading the log" if end is None else f"reading the log up to offset {end}")
-        register_log(spark, paths[0], text, ends)
-        _answer(spark, text, limit, output)
+        register_log(spark, logs.paths[0], asked.text, ends)
+        _answer(spark, asked)
 
 
-def _ends(paths: Sequence[str], *, uncommitted: bool) -> "Ends":
+def _ends(logs: OwnLogs) -> "Ends":
     """Return the end of the first log, before Spark starts: where the records are committed, or durable.
 
     Raises:
         Failed: the directory has no log, or nothing proves that a record is committed.
     """
-    with running.needing("spark"):
-        from snapshots.offline.inputs import find_logs
-        from snapshots.offline.reading.ends import NothingProven, ends_of
-        from snapshots.offline.reading.options import COMMITTED, UNCOMMITTED
+    from snapshots.offline.inputs import find_logs
+    from snapshots.offline.reading.ends import NothingProven, ends_of
+    from snapshots.offline.reading.options import COMMITTED, UNCOMMITTED
+
     with running.failing_in_one_line():
         try:
-            return ends_of(find_logs(paths[:1]), UNCOMMITTED if uncommitted else COMMITTED, paths[1:])
+            return ends_of(find_logs(logs.paths[:1]), UNCOMMITTED if logs.uncommitted else COMMITTED, logs.paths[1:])
         except NothingProven as e:
             raise Failed(
                 f"{e.reason}; name the directories of other controllers with --beside, or accept the risk with --uncommitted"
             ) from None
 
 
-def _answer(spark: "SparkSession", text: str, limit: int, output: str) -> None:
+def _answer(spark: "SparkSession", asked: _Asked) -> None:
     from snapshots.offline.query.answers import QuestionRefused, as_csv, as_document, ask, table_lines
 
+    assert asked.text is not None
     try:
-        answer = ask(spark, text, limit, as_text=output != "json")
+        answer = ask(spark, asked.text, asked.limit, as_text=asked.output != "json")
     except QuestionRefused as e:
         raise WrongQuestion(f"{e}. {_HINT}") from None
-    if output == "json":
+    if asked.output == "json":
         click.echo(json.dumps(as_document(answer), ensure_ascii=False))
-    elif output == "csv":
-        click.echo(as_csv(answer), nl=False)
+    elif asked.output == "csv":
+        click.echo(as_csv(answer.columns, answer.rows), nl=False)
     else:
         for line in table_lines(answer.columns, answer.rows):
             click.echo(line)
     if answer.more:
-        click.echo(f"there are more rows than {limit:,}; --limit shows more", err=True)
+        click.echo(f"there are more rows than {asked.limit:,}; --limit shows more", err=True)
 
 
 def _list(views: Mapping[str, Sequence[str]], output: str) -> None:
     """Show the views and their columns."""
+    from snapshots.offline.query.answers import as_csv, table_lines
+
     if output == "json":
         click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "views": views}))
-        return
-    if output == "csv":
-        lines = csv.writer(sys.stdout, lineterminator="\n")
-        lines.writerow(("view", "column"))
-        lines.writerows((name, column) for name, columns in views.items() for column in columns)
-        return
-    width = max(map(len, views))
-    click.echo(f"{'VIEW':{width}}  COLUMNS")
-    for name, columns in views.items():
-        click.echo(f"{name:{width}}  {', '.join(columns)}")
+    elif output == "csv":
+        pairs = [(name, column) for name, columns in views.items() for column in columns]
+        click.echo(as_csv(("view", "column"), pairs), nl=False)
+    else:
+        for line in table_lines(("VIEW", "COLUMNS"), [(name, ", ".join(columns)) for name, columns in views.items()]):
+            click.echo(line)

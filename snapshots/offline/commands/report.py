@@ -13,7 +13,7 @@ from snapshots.offline.commands.shared import (
     Failed,
     common_options,
     format_option,
-    outside_of_nodes,
+    place_of_results,
     refuse_unusable_tables,
     refuse_unwritable,
     spark_options,
@@ -25,7 +25,7 @@ from snapshots.offline.commands.shared import (
 @click.option("--out", "report", required=True, metavar="FILE", help="The path or URL of the HTML page.")
 @click.option(
     "--history", "history_dir", type=click.Path(file_okay=False),
-    callback=outside_of_nodes,
+    callback=place_of_results,
     help="The directory of a history, a path or a URL, which is made or continued; default: a temporary one.",
 )  # fmt: skip
 @click.option("--uncommitted", is_flag=True, help="Show also what is durable and perhaps not committed.")

@@ -68,9 +68,9 @@ def refuse_unwritable(*files: str | None) -> None:
             raise click.UsageError(f"this user may not write {file}; allow it, or name another file")
 
 
-def outside_of_nodes(context: click.Context, parameter: click.Parameter, value: str | Path | None) -> str | Path | None:
-    """Refuse a local directory of a node, or a place in one, as the place of results: a job never writes into a node's directory.
-    Refuse a place where no directory can be, too, before a job works an hour for it.
+def place_of_results(context: click.Context, parameter: click.Parameter, value: str | Path | None) -> str | Path | None:
+    """Refuse a local place of results in the directory of a node, where no job writes, or where no directory can be. So no job
+    works an hour for results that it cannot write.
 
     Example: `compact /var/lib/metaquorum/controller --out /var/lib/metaquorum/controller/@metadata`.
     """

@@ -193,7 +193,7 @@ def locked(out: TablesDirectory, last: Baseline | None) -> Iterator[None]:
         HistoryRefused: another run writes, or has written since `last` was read.
     """
     try:
-        with out.alone():
+        with out.exclusive():
             _check_last(out, last)
             yield
     except DirectoryInUse:
@@ -213,7 +213,7 @@ def prepare(out: TablesDirectory, complete_run: int) -> TablesDirectory:
     out.remove_files([name for name, run in _files(out) if run > complete_run])
     remove_old(out, complete_run)
     mine = out.below(f"{STAGING}/{secrets.token_hex(8)}")
-    mine.begin()
+    mine.create_staging()
     return mine
 
 
@@ -224,7 +224,7 @@ def check_alone(out: TablesDirectory, staging: TablesDirectory, last: Baseline |
         HistoryRefused: another run has written, or writes.
     """
     _check_last(out, last)
-    if not staging.has_begun():
+    if not staging.is_staging():
         raise HistoryRefused(
             f"another run writes the tables in {out}; let one job at a time write there, and run it again"
         )
@@ -232,7 +232,7 @@ def check_alone(out: TablesDirectory, staging: TablesDirectory, last: Baseline |
 
 def publish(out: TablesDirectory, staging: TablesDirectory, tables: Iterable[str]) -> None:
     """Move the staged files beside those of earlier runs, durably. Each table gets a directory, also if it has no rows."""
-    out.take(staging, tables)
+    out.publish(staging, tables)
     out.remove_all(STAGING)
 
 

@@ -113,7 +113,7 @@ def make_history(
     logs = find_logs([directory, *beside])
     if any(lies_in(str(out), each) for each in logs):
         raise HistoryRefused(f"{out} lies in the directory of a node, where no job writes; choose another directory")
-    with out.telling():
+    with out.explaining_errors():
         last = read_baseline(out)
     log = reaching_back(logs[0], last)
     names = _agreed(last, tuple(sorted(set(wanted))), since)
@@ -126,7 +126,7 @@ def make_history(
     ).persist()
     try:
         run = _look(log, begin, rows, names, since, until)
-        with out.telling(), locked(out, last):
+        with out.explaining_errors(), locked(out, last):
             return _make(spark, run, out, log.node, progress, delta=delta)._replace(committed=committed)
     finally:
         rows.unpersist()
@@ -220,11 +220,11 @@ def _make(
 
 def _complete(out: TablesDirectory, baseline: Baseline, *, delta: bool) -> None:
     """Let the baseline name the run, and remove what is old now."""
-    with out.telling(
+    with out.explaining_errors(
         f"Nobody knows whether run {baseline.run} counts now; run the job again: it goes on from what counts"
     ):
         write_baseline(out, baseline)
-    with out.telling(f"Run {baseline.run} is complete, and old files are left; the next run removes them"):
+    with out.explaining_errors(f"Run {baseline.run} is complete, and old files are left; the next run removes them"):
         if delta or delta_log.has_log(out):
             delta_log.commit(out, baseline.tables, baseline.run)
         remove_old(out, baseline.run)

@@ -81,7 +81,7 @@ class TaskPass:
         number, attempt = _task()
         counts: Counter[str] = Counter()
         with (
-            self._staging.telling(),
+            self._staging.explaining_errors(),
             PieceWriter(self._staging, attempt) as pieces,
             _StateWriter(self._staging, self._run, number) as state,
         ):
@@ -184,7 +184,7 @@ class TaskMerge:
 
     def __call__(self, batches: Batches) -> Batches:
         found: list[Values] = []
-        with self._staging.telling(), PieceReader(self._staging) as reader:
+        with self._staging.explaining_errors(), PieceReader(self._staging) as reader:
             for batch in batches:
                 for number, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                     unit = Unit(*json.loads(text))

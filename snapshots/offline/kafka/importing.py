@@ -48,7 +48,7 @@ from snapshots.offline.kafka.log_files import KafkaLog
 from snapshots.offline.kafka.transcribe.left_out import LeftOut, Tally
 from snapshots.offline.kafka.transcribe.records import KAFKA_METADATA_VERSION, MIGRATING_DIRECTORY, Transcriber
 from snapshots.offline.kafka.transcribe.states import newest_state
-from snapshots.writer import remove_unfinished, write_records
+from snapshots.writer import exclusive, write_records
 
 _KRAFT_VERSION: Final = 1
 _CHAIN_PREFIX: Final = b"metaquorum import 1\x00"
@@ -109,19 +109,12 @@ def import_log(
     chain = hashlib.sha256(_CHAIN_PREFIX + image.digest_bytes).digest()
     meta = SnapshotMeta(end, image.provenance.timestamp_ms, chain, Voters(()), _KRAFT_VERSION)
     try:
-        out.lock()  # two imports would write one part file
+        with exclusive(out):  # two imports would write one part file
+            write_records(out, meta, records)
     except DirectoryInUse:
         raise CannotImport(
             f"another import writes into {out.path_text}; nothing was written. Wait for its end, and run this again"
         ) from None
-    try:
-        remove_unfinished(out)  # of an import that was killed
-        write_records(out, meta, records)
-    except BaseException:
-        remove_unfinished(out)  # a full disk gets its bytes back
-        raise
-    finally:
-        out.unlock()
     counts = Counter(type(record).__name__ for record in records)
     left = (each for each in transcriber.left.list() if not each.what.startswith(_OF_REGISTRATIONS))
     left_out = (*left, *form.left.list())

@@ -17,39 +17,29 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyspark.errors import (
-    AnalysisException,
-    ArithmeticException,
-    ArrayIndexOutOfBoundsException,
-    DateTimeException,
-    IllegalArgumentException,
-    NumberFormatException,
-    ParseException,
-    PySparkException,
-    SparkRuntimeException,
-    SparkUpgradeException,
-)
+from pyspark import errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA_VERSION: Final = 1
 _OF_THE_QUESTION: Final = (
-    AnalysisException,
-    ArithmeticException,
-    ArrayIndexOutOfBoundsException,
-    DateTimeException,
-    IllegalArgumentException,
-    NumberFormatException,
-    SparkRuntimeException,
-    SparkUpgradeException,
+    errors.AnalysisException,
+    errors.ArithmeticException,
+    errors.ArrayIndexOutOfBoundsException,
+    errors.DateTimeException,
+    errors.IllegalArgumentException,
+    errors.NumberFormatException,
+    errors.SparkRuntimeException,
+    errors.SparkUpgradeException,
 )
 """Spark's errors for a question that has no answer. The errors of a job, and of the log, are others."""
 _SPARKS_LOGGER: Final = "SQLQueryContextLogger"
 """Writes Spark's whole traceback of a wrong question to stderr."""
-
 _PLACE: Final = re.compile(r"\bline (\d+),? pos (\d+)")
+"""A place in Spark's errors. Lines count from 1, and positions from 0."""
 _COMMENTS: Final = re.compile(r"(?:[\s;]|--[^\n]*(?:\n|$)|/\*[^*]*\*/)*")
+"""What may stand behind the end of a question."""
 
 
 class QuestionRefused(Exception):
@@ -94,10 +84,10 @@ def _quiet() -> Iterator[None]:
 def _frame(spark: "SparkSession", question: str) -> "DataFrame":
     try:
         return spark.sql(f"SELECT * FROM (\n{question}\n)")
-    except ParseException:
+    except errors.ParseException:
         spark.sql(f"EXPLAIN\n{question}")  # raises the reason, in the person's own words, if the text is no SQL
         for end in _ends_of_statement(question):
-            with suppress(ParseException):
+            with suppress(errors.ParseException):
                 return spark.sql(f"SELECT * FROM (\n{question[:end]}\n)")
         raise QuestionRefused("this is a command, and only questions are answered; nothing was changed") from None
 
@@ -109,7 +99,7 @@ def _ends_of_statement(question: str) -> Iterator[int]:
             yield found.start()
 
 
-def _reason(error: PySparkException) -> str:
+def _reason(error: errors.PySparkException) -> str:
     """Return the first sentence of Spark's error, and the place in the question, which begins in the subquery's second line."""
     first, *more = str(error).strip().splitlines()
     text = " ".join([first, *more[:1]]) if first.endswith(":") else first
@@ -146,12 +136,12 @@ def _shown(value: str) -> str:
     return value if value.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
 
 
-def as_csv(answer: Answer) -> str:
-    """Return the answer as CSV with a line of names. A null is empty."""
+def as_csv(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> str:
+    """Return the rows as CSV, below a line of names. A null is empty."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(answer.columns)
-    writer.writerows(answer.rows)
+    writer.writerow(columns)
+    writer.writerows(rows)
     return out.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""What a person reads if Spark, Java or a disk fails below a job: one line, with the place and the next step."""
+"""A job tells a person in one line that Spark, Java or a disk has failed, with the place and the next step."""
 
 import errno
 import logging
@@ -134,12 +134,15 @@ def test_progress_ends_with_java() -> None:
 
 def test_arrows_errors_get_the_place_of_the_tables(tmp_path: Path) -> None:
     tables = LocalTables(Path("/out/tables"))
-    with pytest.raises(OSError, match=r"^\[Errno 28\] No space left on device: '/out/tables'$"), tables.telling():
+    with (
+        pytest.raises(OSError, match=r"^\[Errno 28\] No space left on device: '/out/tables'$"),
+        tables.explaining_errors(),
+    ):
         raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left on device")
-    with pytest.raises(OSError, match=r"'/other'$"), tables.telling():
+    with pytest.raises(OSError, match=r"'/other'$"), tables.explaining_errors():
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/other")
     tables = LocalTables(tmp_path / "tables")
-    with pytest.raises(OSError, match=r"\[Errno 28\] No space left on device: '.*tables'"), tables.telling():
+    with pytest.raises(OSError, match=r"\[Errno 28\] No space left on device: '.*tables'"), tables.explaining_errors():
         _write_to_a_full_disk(LocalTables(tmp_path))
 
 
@@ -149,8 +152,8 @@ def test_a_disk_that_fills_behind_the_baseline_does_not_claim_that_nothing_was_w
     with (
         pytest.raises(shared.Failed) as failed,
         running.failing_in_one_line(),
-        tables.telling(),
-        tables.telling("Run 2 is complete"),
+        tables.explaining_errors(),
+        tables.explaining_errors("Run 2 is complete"),
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/out/tables/growth/_delta_log")
     assert str(failed.value) == (

@@ -21,22 +21,18 @@ from snapshots.offline.history.output import (
     HistoryRefused,
     check_alone,
     files_that_count,
-    locked,
     place_of,
     prepare,
-    publish,
     read_baseline,
-    remove_old,
     write_baseline,
 )
 from snapshots.offline.history.storage.directory import StoredTables, StoreRefused
 from snapshots.offline.history.storage.parquet_rows import TaskRead
 from snapshots.offline.history.tables import GROWTH, schema_of_table
-from snapshots.offline.history.writer import write_rows
 from snapshots.offline.typed.arrow_schema import list_of
 from tests.snapshots.submitted.object_store import ObjectStore, object_store
 from tests.snapshots.tables.test_history_job import all_rows
-from tests.snapshots.tables.test_history_output import BASELINE
+from tests.snapshots.tables.test_history_output import BASELINE, continue_tables_in
 from tests.snapshots.tables.test_history_page import PAGE, QUESTION
 
 if TYPE_CHECKING:
@@ -58,26 +54,6 @@ def store(one_store: ObjectStore) -> ObjectStore:
     return one_store
 
 
-def continue_tables() -> None:
-    """Do what a run does with the directory, in its order."""
-    out = place_of(URL)
-    with out.telling():
-        last = read_baseline(out)
-        run = 1 if last is None else last.run + 1
-        with locked(out, last):
-            if last is not None and delta_log.has_log(out):
-                delta_log.commit(out, [GROWTH], last.run)
-            staging = prepare(out, run - 1)
-            days = [dt.date(2026, 11, run + each) for each in range(2)]
-            rows = [{"date": days[0], "records": run, "day": days[0]}, {"date": days[1], "records": 0, "day": None}]
-            write_rows(staging, run, GROWTH, rows)
-            check_alone(out, staging, last)
-            publish(out, staging, [GROWTH])
-            write_baseline(out, BASELINE._replace(run=run))
-            delta_log.commit(out, [GROWTH], run)
-            remove_old(out, run)
-
-
 def kept(store: ObjectStore) -> dict[str, bytes]:
     """The objects with content, which are no left `.part`."""
     return {
@@ -92,13 +68,13 @@ def test_a_run_that_dies_leaves_the_tables_of_a_run_that_lived(store: ObjectStor
     given: dict[str, bytes] = {}
     for _ in range(3):
         given = dict(store.objects) if len(wanted) == 1 else given
-        continue_tables()
+        continue_tables_in(place_of(URL))
         wanted.append(kept(store))
     out, found_runs = place_of(URL), []
     for changes in count():
         store.objects, store.changes_left = dict(given), changes
         try:
-            continue_tables()
+            continue_tables_in(place_of(URL))
             break
         except StoreRefused as e:
             assert "AccessDenied" in str(e) or "ACCESS_DENIED" in str(e)
@@ -107,7 +83,7 @@ def test_a_run_that_dies_leaves_the_tables_of_a_run_that_lived(store: ObjectStor
         assert found is not None
         counting = {f"meta/h/{name}" for name in files_that_count(out, GROWTH, found.run)}
         assert counting == {name for name in wanted[found.run - 1] if GROWTH in name}, changes
-        continue_tables()
+        continue_tables_in(place_of(URL))
         assert kept(store) == wanted[found.run], changes
         assert delta_log.named_files(out, GROWTH) == {name.removeprefix(f"{GROWTH}/") for name in out.files(GROWTH)}
         found_runs.append(found.run)
@@ -132,7 +108,7 @@ def test_a_store_that_refuses_does_so_before_the_long_pass(store: ObjectStore) -
     store.refused = ""
     out = place_of(URL)
     told = r"the store of s3://meta/h refused .*ACCESS_DENIED.*The tables were not changed"
-    with pytest.raises(StoreRefused, match=told), out.telling():
+    with pytest.raises(StoreRefused, match=told), out.explaining_errors():
         prepare(out, 0)
     assert store.objects == {}
 
@@ -140,11 +116,11 @@ def test_a_store_that_refuses_does_so_before_the_long_pass(store: ObjectStore) -
 def test_a_store_is_not_blamed_for_a_socket_of_spark(store: ObjectStore) -> None:
     """Java was killed while the tables lay in a store, and the job told the operator to check the credentials."""
     out = place_of(URL)
-    with pytest.raises(ConnectionRefusedError), out.telling():
+    with pytest.raises(ConnectionRefusedError), out.explaining_errors():
         raise ConnectionRefusedError(111, "Connection refused")
     with (
         pytest.raises(StoreRefused, match="the store of s3://meta/h refused or did not answer: curlCode: 7"),
-        out.telling(),
+        out.explaining_errors(),
     ):
         raise OSError("curlCode: 7, Could not connect to server")
 
@@ -161,7 +137,7 @@ def test_a_place_is_a_path_or_the_url_of_a_store(store: ObjectStore, tmp_path: P
 
 def test_a_column_that_a_file_does_not_have_is_null(store: ObjectStore) -> None:
     """The table has got two columns since run 1 was written. The day is in the name of the file's directory alone."""
-    continue_tables()
+    continue_tables_in(place_of(URL))
     out = place_of(URL)
     assert isinstance(out, StoredTables)
     schema = (

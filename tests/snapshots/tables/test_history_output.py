@@ -14,6 +14,7 @@ from snapshots.offline.history.output import (
     STAGING,
     Baseline,
     HistoryRefused,
+    check_alone,
     files_that_count,
     locked,
     place_of,
@@ -23,6 +24,7 @@ from snapshots.offline.history.output import (
     remove_old,
     write_baseline,
 )
+from snapshots.offline.history.storage.directory import TablesDirectory
 from snapshots.offline.history.tables import GROWTH
 from snapshots.offline.history.writer import write_rows
 from tests.killing import killed_everywhere
@@ -33,17 +35,22 @@ BROKER = {"broker_id": 1, "state": "online", "from_offset": 5, "from_time": 7}
 
 
 def continue_tables(path: Path) -> None:
+    continue_tables_in(place_of(str(path)))
+
+
+def continue_tables_in(out: TablesDirectory) -> None:
     """Do what a run does with the directory, in its order."""
-    out = place_of(str(path))
-    last = read_baseline(out)
+    with out.explaining_errors():
+        last = read_baseline(out)
     run = 1 if last is None else last.run + 1
-    with locked(out, last):
+    with out.explaining_errors(), locked(out, last):
         if last is not None and delta_log.has_log(out):
             delta_log.commit(out, [GROWTH], last.run)
         staging = prepare(out, run - 1)
         days = [dt.date(2026, 11, run + each) for each in range(2)]
         rows = [{"date": days[0], "records": run, "day": days[0]}, {"date": days[1], "records": 0, "day": None}]
         write_rows(staging, run, GROWTH, rows)
+        check_alone(out, staging, last)
         publish(out, staging, [GROWTH])
         write_baseline(out, BASELINE._replace(run=run))
         delta_log.commit(out, [GROWTH], run)

@@ -30,7 +30,7 @@ from snapshots.offline.writable import RemoteDirectory
 
 REQUESTS_AT_ONCE: Final = 16
 """Maximum number of requests that the driver sends to a store at the same time, where many files are moved or removed."""
-BEGUN: Final = "begun"
+STAGING_MARK: Final = "begun"
 """An object in the staging directory of a run at a store. Another run that begins removes the object."""
 UNCHANGED: Final = (
     "The tables were not changed. Check that the bucket exists, and that the credentials may list, read, write and delete there; "
@@ -116,7 +116,7 @@ class LocalTables:
         RealDirectory(path.parent).write_atomic(path.name, data)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Keep other runs out until the end of the block.
 
         Raises:
@@ -130,15 +130,15 @@ class LocalTables:
         finally:
             directory.unlock()
 
-    def begin(self) -> None:
+    def create_staging(self) -> None:
         """Make this directory, the staging directory of a run."""
         self.path.mkdir(parents=True)
 
-    def has_begun(self) -> bool:
+    def is_staging(self) -> bool:
         """Return True as long as no other run has removed this staging directory. Under a lock none does."""
         return True
 
-    def take(self, staging: "TablesDirectory", tables: Iterable[str]) -> None:
+    def publish(self, staging: "TablesDirectory", tables: Iterable[str]) -> None:
         """Move the staged files to their names, durably. Each table gets a directory."""
         assert isinstance(staging, LocalTables)
         directories = {self.path}
@@ -155,7 +155,7 @@ class LocalTables:
             _flush(directory)
 
     @contextmanager
-    def telling(self, outcome: str | None = None) -> Iterator[None]:
+    def explaining_errors(self, outcome: str | None = None) -> Iterator[None]:
         """Name the directory in an error of the disk that names no file, as Arrow's `[Errno 28] Error writing bytes to file`.
 
         With an `outcome` the error ends with it. Example: the disk is full when the baseline of run 2 is written already, so the
@@ -236,19 +236,19 @@ class StoredTables(RemoteDirectory):
         super().write_atomic(name, data)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Do nothing: a store has no lock. See `has_begun`."""
+    def exclusive(self) -> Iterator[None]:
+        """Do nothing: a store has no lock. See `is_staging`."""
         yield
 
-    def begin(self) -> None:
+    def create_staging(self) -> None:
         """Write an object. So a store where the job may not write refuses the run before the long pass."""
-        with self.sink(BEGUN):
+        with self.sink(STAGING_MARK):
             pass
 
-    def has_begun(self) -> bool:
-        return self.exists(BEGUN)
+    def is_staging(self) -> bool:
+        return self.exists(STAGING_MARK)
 
-    def take(self, staging: "TablesDirectory", _: Iterable[str]) -> None:
+    def publish(self, staging: "TablesDirectory", _: Iterable[str]) -> None:
         """Move the staged objects to their names. A table without rows has no objects."""
         assert isinstance(staging, StoredTables)
         names = staging.files("")
@@ -257,7 +257,7 @@ class StoredTables(RemoteDirectory):
         _at_once(self._filesystem.move, [(staging._path(name), self._path(name)) for name in names])
 
     @contextmanager
-    def telling(self, outcome: str = UNCHANGED) -> Iterator[None]:
+    def explaining_errors(self, outcome: str = UNCHANGED) -> Iterator[None]:
         """Turn an error of the store into one line, which ends with `outcome`."""
         try:
             yield

@@ -35,7 +35,7 @@ class TaskRead:
         self._schema = schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with self._out.telling(_NOTHING_WRITTEN):
+        with self._out.explaining_errors(_NOTHING_WRITTEN):
             for batch in batches:
                 for name in batch.column(0).to_pylist():
                     yield from self._rows_of(name)
