@@ -25,14 +25,12 @@ from evidence import (
     Metadata,
     chain_at,
     departure,
-    flip_one_byte,
     metadata,
     said,
-    sha256,
     until,
 )
-from history_act import HistoryAct
 from narrator import DoesNotHold, Narrator, Step, expect
+from offline_act import OfflineAct
 from records_act import RecordsAct
 from spark import Spark
 from stage import PARTITIONS, REPLICATION_FACTOR, SESSION_S, Stage
@@ -57,8 +55,7 @@ class Story:
         self.tell = narrator
         self.records = RecordsAct(stage)
         self.spark = Spark(cluster.layout.directory / "spark.log")
-        self.history = HistoryAct(stage, self.spark, report)
-        self.snapshot = Path()
+        self.offline = OfflineAct(stage, self.spark, report)
 
     @property
     def steps(self) -> list[Callable[[Step], Coroutine[Any, Any, None]]]:
@@ -74,11 +71,11 @@ class Story:
             self.in_sync_again,
             self.records.through_kills,
             self.records.compared,
-            self.snapshot_everywhere,
-            self.compacted,
-            self.audited,
-            self.history.told,
-            self.damage_found,
+            self.offline.snapshot_everywhere,
+            self.offline.compacted,
+            self.offline.audited,
+            self.offline.told,
+            self.offline.damage_found,
             self.stopped_in_order,
         ]
 
@@ -240,68 +237,6 @@ class Story:
         )
         names = ", ".join(node.name for node in self.brokers)
         step.proof(f"led by {names}: {counts[0]} before, {counts[1]} after")
-
-    async def snapshot_everywhere(self, step: Step) -> None:
-        """A snapshot at one mark, on each controller: byte for byte the same file"""
-        marked = await self.client.create_snapshot("the demo asks for one")
-        files: dict[str, Path] = {}
-        for node in self.controllers:
-            files[node.name] = await self.stage.snapshot_of(node, marked.offset)
-        sums = {name: sha256(path) for name, path in files.items()}
-        expect(len(set(sums.values())) == 1, "one sha256 on all controllers", sums)
-        self.snapshot = files[self.controllers[0].name]
-        step.proof(f"{len(files)} x {self.snapshot.name}, {self.snapshot.stat().st_size:,} bytes")
-        step.proof(f"sha256 {next(iter(sums.values()))}")
-
-    async def compacted(self, step: Step) -> None:
-        """Spark compacts the log of a controller: the same file again, byte for byte"""
-        source = self.controllers[-1]
-        out = self.root / "compacted"
-        step.waiting_for("Spark to start, and to fold the log")
-        end = int(self.snapshot.name.partition("-")[0])
-        answer = await self.spark.ask(job="compact", directory=str(source.data_directory), offset=end, out=str(out))
-        made = Path(answer["path"])
-        expect(made.name == self.snapshot.name, self.snapshot.name, made.name)
-        sums = sha256(self.snapshot), sha256(made)
-        expect(made.read_bytes() == self.snapshot.read_bytes(), f"sha256 {sums[0]}", sums[1])
-        step.proof(
-            f"Spark {self.spark.version} (its start took {self.spark.start_s:.1f} s) folded the log of {source.name} "
-            f"into {answer['records']:,} records"
-        )
-        step.proof(f"sha256 {sums[1]}, the controllers' own")
-
-    async def audited(self, step: Step) -> None:
-        """Spark audits all three logs: clean"""
-        logs = [str(node.data_directory) for node in self.controllers]
-        found = await self.spark.ask(job="audit", directories=logs)
-        expect(found["verdict"] == "clean" and not found["findings"], "a clean audit", found["findings"][:3])
-        expect(len(found["nodes"]) == len(logs), f"{len(logs)} logs", len(found["nodes"]))
-        batches = sum(node["batches"] for node in found["nodes"])
-        records = sum(node["records"] for node in found["nodes"])
-        step.proof(
-            f"{batches:,} batches with {records:,} records on {len(logs)} nodes: CRC, chain and order hold, all nodes have "
-            f"one history, and its fold has the digest of {len(found['snapshots'])} snapshots"
-        )
-
-    async def damage_found(self, step: Step) -> None:
-        """One byte is flipped in a copy of one log: the audit names node, file and offset"""
-        victim = self.controllers[1]
-        copy = self.root / "damaged" / victim.name
-        await asyncio.to_thread(shutil.copytree, victim.data_directory, copy)
-        damage = flip_one_byte(copy)
-        logs = [str(copy if node is victim else node.data_directory) for node in self.controllers]
-        found = await self.spark.ask(job="audit", directories=logs)
-        named = [finding for finding in found["findings"] if finding["position"] == damage.batch_position]
-        expected = f"a finding at {damage.file}, byte {damage.batch_position}, offset {damage.offset}"
-        expect(found["verdict"] != "clean" and bool(named), expected, found["findings"][:3])
-        first = named[0]
-        place = first["node"], first["file"], first["offset"]
-        expect(place == (f"controller {victim.node_id}", damage.file, damage.offset), expected, first)
-        step.proof(f"flipped: byte {damage.position:,} of the copy of {victim.name}'s {damage.file}")
-        step.proof(
-            f"found: {first['node']}, {first['file']}, the batch at byte {first['position']:,}, offset {first['offset']:,}: "
-            f"{first['detail']}"
-        )
 
     async def stopped_in_order(self, step: Step) -> None:
         """Everything is stopped in order, and nothing is left behind"""

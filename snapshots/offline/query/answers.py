@@ -39,7 +39,7 @@ _SPARKS_LOGGER: Final = "SQLQueryContextLogger"
 _PLACE: Final = re.compile(r"\bline (\d+),? pos (\d+)")
 """A place in Spark's errors. Lines count from 1, and positions from 0."""
 _COMMENTS: Final = re.compile(r"(?:[\s;]|--[^\n]*(?:\n|$)|/\*[^*]*\*/)*")
-"""What may stand behind the end of a question."""
+"""The end of a question may have these behind it: comments, and more semicolons."""
 
 
 class QuestionRefused(Exception):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from snapshots.offline.audit.result import AuditResult
 from snapshots.offline.audit.run import audit
 from snapshots.offline.history.run import make_history
+from snapshots.offline.history.storage.directory import StoreRefused
 from snapshots.offline.report.facts import Facts, read_facts
 from snapshots.offline.report.page import report_html
 from snapshots.offline.writable import write_text
@@ -45,7 +46,8 @@ def write_report(
     Raises:
         HistoryRefused: no history can be made, or the one in `history_dir` cannot go on; the page was not written.
         LogFormatError: a directory has no log, or it has records that this release cannot read.
-        OSError: the page could not be written.
+        StoreRefused: the page could not be written; the text says that the tables are complete.
+        OSError: the page could not be written, and no tables were to be kept.
     """
     audited = audited or audit(spark, directories, progress)
     with ExitStack() as stack:
@@ -54,5 +56,13 @@ def write_report(
         progress("asking the history")
         facts = read_facts(spark, out)
     progress("writing the page")
-    write_text(path, report_html(audited, facts))
+    try:
+        write_text(path, report_html(audited, facts))
+    except OSError as e:
+        if history_dir is None:
+            raise
+        raise StoreRefused(
+            f"{e}. The page was not written, and the tables in {history_dir} are complete. Repair the cause, and run the command "
+            "again"
+        ) from None
     return Report(audited, facts)

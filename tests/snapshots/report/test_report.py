@@ -8,6 +8,8 @@ import pytest
 
 from snapshots.offline.audit.findings import Neighbour, error
 from snapshots.offline.audit.result import AuditResult
+from snapshots.offline.history.output import read_baseline
+from snapshots.offline.history.storage.directory import LocalTables, StoreRefused
 from snapshots.offline.report.charts import Curve, Series, Span, activity, curves, timeline
 from snapshots.offline.report.facts import BUCKETS, Facts, Times, read_facts
 from snapshots.offline.report.forecast import DAY_MS, DAYS_MIN, line_of
@@ -118,6 +120,20 @@ def test_the_report_of_the_story_shows_what_happened(spark: "SparkSession", tmp_
     for told in ("payments-0", "28.3 min", "session ended", "leader changes: failure", "partitions in 30 days"):
         assert told in page.text, told
     assert read_facts(spark, str(history)) == made.history  # the tables stay, and answer the same
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_page_that_cannot_be_written_leaves_complete_tables(spark: "SparkSession", tmp_path: Path) -> None:
+    """The job said that it wrote no result, though the tables had a run more."""
+    write_story(tmp_path / "story")
+    history, page = tmp_path / "history", tmp_path / "nowhere" / "report.html"
+    told = rf"{page}.*\. The page was not written, and the tables in {history} are complete\. Repair the cause"
+    with pytest.raises(StoreRefused, match=told):
+        write_report(spark, [str(tmp_path / "story")], str(page), str(history), audited=NOTHING)
+    baseline = read_baseline(LocalTables(history))
+    assert baseline is not None and baseline.run == 1
 
 
 def test_a_time_that_no_calendar_has_is_shown_as_a_number() -> None:
