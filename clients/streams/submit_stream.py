@@ -24,6 +24,7 @@ import grpc
 from quorum_rpc.v1 import admin_pb2, common_pb2
 
 from clients.errors import AdminError, MayHaveHappened, NotReached
+from clients.streams.stream_status import StreamStatus
 from metadata_log.format.errors import ErrorCode
 
 MESSAGE_BYTES_MAX: Final = 1 << 20
@@ -35,6 +36,7 @@ class SubmitStream:
 
     def __init__(self, call: Any, target: str, cluster_id: str, timeout_s: float) -> None:
         self._call = call
+        self._status = StreamStatus(call)
         self._target = target
         self._cluster_id = cluster_id
         self._timeout_ms = int(timeout_s * 1_000)
@@ -99,9 +101,10 @@ class SubmitStream:
                 for response in message.responses:
                     self._tell(response)
         except grpc.aio.AioRpcError as e:
-            reason = f"{e.code().name}: {e.details()}"
+            code, details = await self._status.why(e)
+            reason = f"{code.name}: {details}"
             # A server refuses a stream before it reads a call. After an answer the same status is a break like any other.
-            self._is_refused = e.code() is grpc.StatusCode.PERMISSION_DENIED and not self._is_answered
+            self._is_refused = code is grpc.StatusCode.PERMISSION_DENIED and not self._is_answered
         finally:
             self._break(f"{self._target}: {reason}")
 
